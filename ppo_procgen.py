@@ -1,0 +1,665 @@
+# /// script
+# requires-python = ">=3.10,<3.13"
+# dependencies = [
+#   "torch>=2.4",
+#   "numpy>=1.23,<2",
+#   "procgen==0.10.7; python_version < '3.11'",
+#   "procgen-mirror==0.10.7; python_version >= '3.11'",
+#   "gym>=0.21,<0.27",
+#   "gym-notices<0.1",
+#   "tensorboard>=2.12",
+#   "tyro>=0.9.2",
+#   "tqdm>=4.64",
+# ]
+# ///
+"""Proximal Policy Optimization (PPO) on Procgen, the baseline of the Phasic Policy Gradient paper.
+
+The paper: Cobbe, Hilton, Klimov, Schulman 2020, https://arxiv.org/abs/2009.04416. "Published code"
+is its authors' implementation, https://github.com/openai/phasic-policy-gradient at commit 7295473.
+
+  python ppg_procgen.py                            PPG with the defaults: starpilot, easy, 25M steps
+  python ppo_procgen.py                            its baseline: the same program without phases
+  python ppg_procgen.py --help                     all flags of a script
+  python ppo_procgen.py --total-timesteps 300e3    a first look on a laptop
+  tensorboard --logdir runs                        the curves
+
+At the paper's scale (4 workers of 64 environments are one of 256):
+  python ppg_procgen.py --distribution-mode hard --total-timesteps 100e6 --num-envs 256 \\
+      --minibatch-by trajectories --aux-minibatch-rollouts 16
+  python ppo_procgen.py --distribution-mode hard --total-timesteps 100e6 --num-envs 256 \\
+      --minibatch-by trajectories
+
+Read from top to bottom: Arguments, Environments, Network, Equations, Training. What PPG adds to PPO
+is what `diff ppo_procgen.py ppg_procgen.py` prints, and nothing else.
+
+Shapes: N environments, T steps of a rollout, B states of a minibatch, A = 15 actions. Row n of an
+(N, T) tensor is the trajectory of environment n. Observations stay bytes (64, 64, 3) until the
+network's first line. "log pi" or `logits` are normalized: the log-probabilities of all actions.
+
+What differs from the published code, update for update, by default:
+  1. Minibatches hold shuffled single steps (--minibatch-by), which learn faster with 64
+     environments; `trajectories` is the published way.
+  2. The losses in the log are means over all gradient steps of an iteration, not of its last epoch.
+"""
+
+import contextlib
+import difflib
+import io
+import json
+import math
+import os
+import re
+import sys
+import time
+from collections import defaultdict, deque
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Literal, Optional, get_args, get_origin, get_type_hints
+
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import tyro
+from tqdm import tqdm
+
+# ============================== Arguments ========================================================
+
+
+class UsageError(Exception):
+    """What was asked for cannot be done. One line: the flag, its value and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The smallest and the largest value a flag may have."""
+
+    low: float
+    high: float = math.inf
+
+
+def parse_integer(words):
+    """The integer in a flag's one word, which may be written as 25e6; ValueError for 2.5."""
+    number = float(words[0])
+    if not number.is_integer():
+        raise ValueError(f"{words[0]} is not an integer")
+    return int(number)
+
+
+Integer = tyro.constructors.PrimitiveConstructorSpec(
+    1, "INT", parse_integer, lambda x: isinstance(x, int), lambda x: [str(x)]
+)
+Count = Annotated[int, Limits(1), Integer]  # 1, 2, 3, ...
+Number = Annotated[int, Limits(0, 2**31 - 1), Integer]  # 0, 1, 2, ... within Procgen's 32 bits
+Coefficient = Annotated[float, Limits(0)]
+Fraction = Annotated[float, Limits(0, 1)]
+
+
+@dataclass
+class Args:
+    exp_name: str = Path(__file__).stem
+    """name of the experiment, part of the run directory's name"""
+    seed: Number = 1
+    """seed of the weights, the sampled actions, the minibatches and the games"""
+    torch_deterministic: bool = True
+    """restrict cuDNN to deterministic algorithms"""
+    cuda: bool = True
+    """train on the GPU, if there is one"""
+    track: bool = False
+    """log to Weights & Biases too"""
+    wandb_project_name: str = "ppg-procgen"
+    """project at Weights & Biases, with --track"""
+    wandb_entity: Optional[str] = None
+    """team at Weights & Biases, with --track"""
+
+    env_id: str = "starpilot"
+    """the game, one of Procgen's 16"""
+    distribution_mode: Literal["easy", "hard", "extreme", "memory", "exploration"] = "easy"
+    """difficulty of the levels (paper: hard); some games lack the last three"""
+    num_levels: Number = 0
+    """number of training levels; 0 = unlimited (paper: 0)"""
+    start_level: Number = 0
+    """number of the first training level, with --num-levels"""
+    num_envs: Count = 64
+    """environments stepped together (N; paper: 256, as 4 workers of 64)"""
+    num_threads: Number = 4
+    """threads that step the games; 0 = the main thread does"""
+
+    total_timesteps: Count = 25_000_000
+    """environment steps in total, rounded up to whole rollouts (paper: 100e6)"""
+    learning_rate: Coefficient = 5e-4
+    """Adam's step size (paper: 5e-4)"""
+    anneal_lr: bool = False
+    """lower every learning rate linearly to zero over the run (paper: constant)"""
+    num_steps: Count = 256
+    """steps of one rollout in each environment (T; paper: 256)"""
+    gamma: Fraction = 0.999
+    """discount factor (gamma; paper: .999)"""
+    gae_lambda: Fraction = 0.95
+    """decay of generalized advantage estimation (lambda; paper: .95)"""
+    num_minibatches: Count = 8
+    """minibatches per epoch of the policy phase, a divisor of --num-envs (paper: 8)"""
+    minibatch_by: Literal["steps", "trajectories"] = "steps"
+    """what is shuffled into minibatches: single steps, or whole trajectories (published code)"""
+    clip_coef: Coefficient = 0.2
+    """clipping range of the probability ratio (epsilon; paper: .2); 0 = no clipping"""
+    ent_coef: Coefficient = 0.01
+    """weight of the entropy bonus S (beta_S; paper: .01)"""
+    vf_coef: Coefficient = 1.0
+    """weight of L^value, which is 1/2 (V - V_targ)^2 (paper: 1)"""
+    max_grad_norm: Coefficient = 0.0
+    """largest allowed norm of the gradient; 0 = no limit (paper: none)"""
+    update_epochs: Count = 3
+    """epochs over each rollout (E; paper: 3)"""
+
+
+GAMES = (
+    "bigfish bossfight caveflyer chaser climber coinrun dodgeball fruitbot "
+    "heist jumper leaper maze miner ninja plunder starpilot"
+).split()
+MODE_GAMES = {  # Procgen ends the process when a game lacks the mode
+    "easy": GAMES,
+    "hard": GAMES,
+    "extreme": "chaser dodgeball leaper starpilot".split(),
+    "memory": "caveflyer dodgeball heist jumper maze miner".split(),
+    "exploration": "caveflyer climber coinrun heist jumper leaper maze ninja".split(),
+}
+
+
+def parse_args(argv=None):
+    """Read a command line into Args. Raises UsageError for whatever tyro or check_args refuse."""
+    stderr = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(stderr):
+            args = tyro.cli(Args, args=argv, description=__doc__.split("\n", 1)[0])
+    except SystemExit as stop:
+        if not stop.code:  # --help
+            raise
+        # tyro draws a box around its message: keep the words, in one line.
+        lines = [line.strip("│ ") for line in stderr.getvalue().splitlines()]
+        words = " ".join(line for line in lines if not re.match("[╭╰─]|For full helptext", line))
+        raise UsageError(f"{words} (see --help)") from None
+    check_args(args)
+    return args
+
+
+def check_args(args):
+    """Raise UsageError for arguments that no run can have, before anything is built or written."""
+    for name, hint in get_type_hints(type(args), include_extras=True).items():
+        flag, value = f"--{name.replace('_', '-')} {getattr(args, name)}", getattr(args, name)
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            raise UsageError(f"{flag}: choose from {', '.join(get_args(hint))}")
+        for limits in (extra for extra in get_args(hint) if isinstance(extra, Limits)):
+            if not (limits.low <= value <= limits.high and math.isfinite(value)):
+                most = f" and at most {limits.high}" if limits.high < math.inf else ""
+                raise UsageError(f"{flag}: must be a number of at least {limits.low}{most}")
+    if args.env_id not in GAMES:
+        close = difflib.get_close_matches(args.env_id.lower(), GAMES, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise UsageError(f"--env-id {args.env_id}: {hint}The games are {', '.join(GAMES)}")
+    mode, games = args.distribution_mode, MODE_GAMES[args.distribution_mode]
+    if args.env_id not in games:
+        modes = ", ".join(mode for mode in MODE_GAMES if args.env_id in MODE_GAMES[mode])
+        raise UsageError(
+            f"--distribution-mode {mode}: not with --env-id {args.env_id}, which has {modes}; "
+            f"{mode} exists for {', '.join(games)}"
+        )
+    if mode == "exploration" and (args.num_levels or args.start_level):
+        raise UsageError(
+            f"--distribution-mode exploration: has one fixed level, so --num-levels "
+            f"{args.num_levels} and --start-level {args.start_level} must both be 0"
+        )
+    if args.start_level + args.num_levels > 2**31 - 1:
+        raise UsageError(
+            f"--start-level {args.start_level} with --num-levels {args.num_levels}: "
+            f"their sum must be at most {2**31 - 1}"
+        )
+    if args.num_envs % args.num_minibatches:
+        raise UsageError(
+            f"--num-minibatches {args.num_minibatches}: must divide --num-envs {args.num_envs}"
+        )
+    if not args.exp_name or set(args.exp_name) & set("/\\\0"):
+        raise UsageError(f"--exp-name {args.exp_name!r}: must be the name of a directory, no path")
+    if args.track and not find_spec("wandb"):
+        raise UsageError("--track: needs Weights & Biases, which `pip install wandb` installs")
+
+
+# ============================== Environments =====================================================
+
+
+def make_envs(args):
+    """N Procgen games behind Procgen's own interface (gym3), which steps them all in C++:
+
+    `observe()` -> rewards (N,) of the last step, {"rgb": (N, 64, 64, 3) uint8}, first (N,) bool:
+    whether an observation is the first of its episode; `act(actions)`, (N,) in 0..14; `close()`.
+    A game that ends starts anew in the same step. Raises UsageError where Procgen has no build.
+    """
+    if not find_spec("procgen"):
+        raise UsageError(
+            "Procgen is not installed: pip install -r requirements.txt. It has builds for Python "
+            "3.10 (Linux, Windows and macOS on x86-64) and for Python 3.11 and 3.12 (Linux x86-64)"
+        )
+    from procgen import ProcgenGym3Env
+
+    levels = dict(num_levels=args.num_levels, start_level=args.start_level)
+    return ProcgenGym3Env(
+        num=args.num_envs,
+        env_name=args.env_id,
+        distribution_mode=args.distribution_mode,
+        num_threads=args.num_threads,
+        rand_seed=args.seed,
+        **({} if args.distribution_mode == "exploration" else levels),
+    )
+
+
+# ============================== Network ==========================================================
+
+OBS_SHAPE = (64, 64, 3)
+NUM_ACTIONS = 15
+
+
+def normed(layer, norm):
+    """Scale each output row of the layer's weight to L2 norm `norm` and zero its bias.
+
+    Published code: NormedConv2d and NormedLinear in torch_util.py.
+    """
+    with torch.no_grad():
+        for row in layer.weight:
+            row.mul_(norm / row.norm())
+        layer.bias.zero_()
+    return layer
+
+
+class ResidualBlock(nn.Module):
+    """x + conv(relu(conv(relu(x)))), shape (B, C, H, W) in and out."""
+
+    def __init__(self, channels):
+        super().__init__()
+        norm = (1 / (math.sqrt(3) * math.sqrt(2))) ** 0.5  # 3 stacks of 2 blocks
+        self.conv0 = normed(nn.Conv2d(channels, channels, 3, padding=1), norm)
+        self.conv1 = normed(nn.Conv2d(channels, channels, 3, padding=1), norm)
+
+    def forward(self, x):
+        return x + self.conv1(F.relu(self.conv0(F.relu(x)), inplace=True))
+
+
+class ConvStack(nn.Module):
+    """Convolution, max pool that halves H and W, two residual blocks."""
+
+    def __init__(self, in_channels, out_channels):
+        super().__init__()
+        self.conv = normed(nn.Conv2d(in_channels, out_channels, 3, padding=1), 1.0)
+        self.block0 = ResidualBlock(out_channels)
+        self.block1 = ResidualBlock(out_channels)
+
+    def forward(self, x):
+        x = F.max_pool2d(self.conv(x), kernel_size=3, stride=2, padding=1)
+        return self.block1(self.block0(x))
+
+
+class Encoder(nn.Module):
+    """IMPALA CNN (Espeholt et al. 2018). Published code: impala_cnn.py."""
+
+    def __init__(self):
+        super().__init__()
+        self.stack0 = ConvStack(3, 16)
+        self.stack1 = ConvStack(16, 32)
+        self.stack2 = ConvStack(32, 32)
+        self.dense = normed(nn.Linear(32 * 8 * 8, 256), 1.4)
+
+    def forward(self, obs):
+        """obs (B, 64, 64, 3) uint8 -> features (B, 256)."""
+        # Bytes in (B, H, W, C) order are a channels-last image: no data moves here.
+        x = obs.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.channels_last) / 255
+        x = self.stack2(self.stack1(self.stack0(x)))  # (B, 32, 8, 8)
+        x = F.relu(x).flatten(1)  # (B, 2048), in (C, H, W) order
+        return F.relu(self.dense(x))
+
+
+class Agent(nn.Module):
+    """One encoder with a policy head and a value head."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = Encoder()
+        self.policy_head = normed(nn.Linear(256, NUM_ACTIONS), 0.1)
+        self.value_head = normed(nn.Linear(256, 1), 0.1)
+
+    def forward(self, obs):
+        """obs (B, 64, 64, 3) uint8 -> log pi(.|s) (B, A), V(s) (B,)."""
+        x = x_value = self.encoder(obs)
+        return self.policy_head(x).log_softmax(-1), self.value_head(x_value).squeeze(-1)
+
+
+# ============================== Equations ========================================================
+
+
+class RewardNormalizer:
+    """Divides rewards by the running standard deviation of the discounted return, clips at +-10.
+
+    The return looks back: R_t = r_t + 0.99 (1 - done_t) R_{t-1}; its discount is not --gamma.
+    Mean and variance run over all returns since the start. Published code: reward_normalizer.py.
+    """
+
+    def __init__(self, num_envs):
+        self.returns = torch.zeros(num_envs)  # R of the last step, carried from rollout to rollout
+        self.mean, self.var, self.count = 0.0, 1.0, 1e-4
+
+    def __call__(self, rewards, dones):
+        """rewards (N, T), dones (N, T) -> normalized rewards (N, T)."""
+        returns = torch.empty_like(rewards)
+        for t in range(rewards.shape[1]):
+            self.returns = rewards[:, t] + 0.99 * (1 - dones[:, t]) * self.returns
+            returns[:, t] = self.returns
+        # Chan et al.: merge the moments of this rollout into the running ones.
+        batch_mean, batch_var = returns.mean().item(), returns.var(correction=0).item()
+        batch_count, delta = returns.numel(), batch_mean - self.mean
+        count = self.count + batch_count
+        squares = self.var * self.count + batch_var * batch_count
+        self.var = (squares + delta**2 * self.count * batch_count / count) / count
+        self.mean += delta * batch_count / count
+        self.count = count
+        return (rewards / math.sqrt(self.var + 1e-8)).clamp(-10, 10)
+
+
+def gae(rewards, values, dones, next_value, next_done, gamma, gae_lambda):
+    """Generalized advantage estimation (Schulman et al. 2016, equation 16).
+
+    rewards, values, dones (N, T), next_value, next_done (N,) -> advantages, returns (N, T).
+    dones[:, t] is 1 where the observation of step t is the first of an episode; next_* belong to
+    step T. The returns are the value targets V_targ = A + V. Published code: ppo.py, compute_gae.
+    """
+    advantages, next_advantage = torch.zeros_like(rewards), 0.0
+    for t in reversed(range(rewards.shape[1])):
+        not_done = 1 - next_done
+        delta = rewards[:, t] + gamma * not_done * next_value - values[:, t]
+        next_advantage = delta + gamma * gae_lambda * not_done * next_advantage
+        advantages[:, t] = next_advantage
+        next_value, next_done = values[:, t], dones[:, t]
+    return advantages, advantages + values
+
+
+def normalize(advantages):
+    """Advantages of the whole batch with mean 0 and (biased) standard deviation 1."""
+    return (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
+
+
+def clipped_surrogate(ratio, advantages, clip_coef):
+    """L^clip = E[min(r A, clip(r, 1 - epsilon, 1 + epsilon) A)], to be maximized; (B,) -> ().
+
+    Schulman et al. 2017, equation 7. Published code: no clipping if epsilon is 0.
+    """
+    surrogate = ratio * advantages
+    if clip_coef > 0:
+        clipped_ratio = ratio.clamp(1 - clip_coef, 1 + clip_coef)
+        surrogate = torch.min(surrogate, clipped_ratio * advantages)
+    return surrogate.mean()
+
+
+def entropy(logits):
+    """S[pi] = E[-sum_a pi(a|s) log pi(a|s)] in nats; log pi (B, A) -> ()."""
+    return -(logits.exp() * logits).sum(-1).mean()
+
+
+def value_loss(values, returns):
+    """L^value = 1/2 E[(V(s) - V_targ)^2] (paper, section 2); (B,) -> ()."""
+    return 0.5 * (values - returns).square().mean()
+
+
+def explained_variance(values, returns):
+    """1 - Var[V_targ - V] / Var[V_targ]; 0 where the targets do not vary."""
+    variance = returns.var(correction=0).item()
+    return 1 - (returns - values).var(correction=0).item() / variance if variance > 0 else 0.0
+
+
+# ============================== Training =========================================================
+
+
+def minibatches(num_envs, num_steps, num_minibatches, minibatch_by):
+    """One epoch, freshly shuffled: row numbers of a flattened (N, T) batch, a minibatch per row."""
+    if minibatch_by == "trajectories":
+        inds = torch.randperm(num_envs)[:, None] * num_steps + torch.arange(num_steps)
+    else:
+        inds = torch.randperm(num_envs * num_steps)
+    return inds.reshape(num_minibatches, -1)
+
+
+def gradient_step(loss, agent, optimizer, max_grad_norm):
+    """One step of the optimizer on this loss alone: no gradient is left from any earlier loss."""
+    optimizer.zero_grad()
+    loss.backward()
+    if max_grad_norm > 0:
+        nn.utils.clip_grad_norm_(agent.parameters(), max_grad_norm)
+    optimizer.step()
+
+
+def policy_phase(agent, optimizers, batch, args, tick=lambda samples: None):
+    """Update the agent on one rollout: `update_epochs` epochs on L^clip + beta_S S - L^value.
+
+    batch: obs (N, T, 64, 64, 3), actions, logprobs, advantages, returns (N, T). Calls
+    tick(samples) after each gradient step. Returns, per metric, its value in each gradient step.
+    """
+    num_envs, num_steps = batch["actions"].shape
+    batch = {name: x.flatten(0, 1) for name, x in batch.items()}  # (N * T, ...)
+    metrics = defaultdict(list)
+    for _ in range(args.update_epochs):
+        b_inds = minibatches(num_envs, num_steps, args.num_minibatches, args.minibatch_by)
+        for mb_inds in b_inds.to(batch["obs"].device):
+            mb = {name: x[mb_inds] for name, x in batch.items()}  # (B, ...)
+            logits, values = agent(mb["obs"])
+            logratio = logits.gather(1, mb["actions"][:, None]).squeeze(1) - mb["logprobs"]
+            ratio = logratio.exp()  # r = pi(a|s) / pi_old(a|s)
+
+            L_clip = clipped_surrogate(ratio, mb["advantages"], args.clip_coef)
+            S = entropy(logits)
+            L_value = value_loss(values, mb["returns"])
+            loss = -L_clip - args.ent_coef * S + args.vf_coef * L_value
+            gradient_step(loss, agent, optimizers["policy"], args.max_grad_norm)
+            tick(3 * len(mb_inds))
+
+            metrics["value_loss"].append(L_value.detach())
+            metrics["policy_loss"].append(-L_clip.detach())
+            metrics["entropy"].append(S.detach())
+            metrics["old_approx_kl"].append(-logratio.detach().mean())
+            metrics["approx_kl"].append((ratio - 1 - logratio).detach().mean())
+            metrics["clipfrac"].append(((ratio - 1).abs() > args.clip_coef).float().mean())
+    return metrics
+
+
+def mean(metric):
+    """Mean of a metric over gradient steps: the one moment when the CPU waits for the GPU."""
+    return torch.stack(metric).mean().item()
+
+
+def memory_size():
+    """Bytes of memory of this machine, or of this container where that is less."""
+    if not hasattr(os, "sysconf"):  # Windows
+        return math.inf
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for file in "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes":
+        limit = Path(file).read_text().strip() if Path(file).exists() else "max"
+        sizes += [int(limit)] if limit.isdigit() else []
+    return min(sizes)
+
+
+def open_run(args):
+    """Make runs/<env>__<exp>__<seed>__<time>/ with args.json and a TensorBoard event file.
+
+    Returns the path and the writer. Raises UsageError if the directory exists or cannot be made.
+    """
+    from torch.utils.tensorboard import SummaryWriter  # slow to import, and --help does not need it
+
+    run_dir = Path("runs") / f"{args.env_id}__{args.exp_name}__{args.seed}__{int(time.time())}"
+    try:
+        run_dir.mkdir(parents=True)
+    except OSError as error:
+        raise UsageError(f"{run_dir}: cannot make the run directory: {error.strerror}") from None
+    if args.track:
+        import wandb
+
+        project, entity = args.wandb_project_name, args.wandb_entity
+        wandb.init(project=project, entity=entity, name=run_dir.name, sync_tensorboard=True)
+        wandb.config.update(asdict(args))
+    (run_dir / "args.json").write_text(json.dumps(asdict(args), indent=2) + "\n")
+    writer = SummaryWriter(run_dir)
+    rows = [f"|{name}|{value}|" for name, value in asdict(args).items()]
+    writer.add_text("hyperparameters", "\n".join(["|flag|value|", "|-|-|", *rows]))
+    writer.add_text("source", f"```python\n{Path(__file__).read_text()}\n```")
+    return run_dir, writer
+
+
+def check_finite(metrics, agent, global_step):
+    """Raise FloatingPointError, with its name and the step, for a metric or weight gone wrong."""
+    broken = [name for name, value in metrics.items() if not math.isfinite(value)]
+    broken += [name for name, weight in agent.named_parameters() if not weight.isfinite().all()]
+    if broken:
+        raise FloatingPointError(f"{broken[0]} is NaN or infinite at step {global_step:,}")
+
+
+def train(args):
+    """Train an agent and return it. Everything else it makes is in runs/.
+
+    Raises UsageError, before it builds or writes anything, if `args` are unusable, and
+    FloatingPointError if a loss or weight becomes NaN or infinite.
+    """
+    # -------------------------------------------------------------------------------- Setup
+    check_args(args)
+    device = torch.device("cuda" if args.cuda and torch.cuda.is_available() else "cpu")
+    batch_size = args.num_envs * args.num_steps
+    num_iterations = math.ceil(args.total_timesteps / batch_size)
+    total_steps = num_iterations * batch_size
+    num_epochs = args.update_epochs
+    num_updates = num_iterations * num_epochs * args.num_minibatches
+    work = total_steps * (1 + 3 * num_epochs)  # in forward passes; a gradient costs three
+    obs_size = batch_size * math.prod(OBS_SHAPE)  # bytes
+    if obs_size > memory_size():
+        raise UsageError(
+            f"--num-envs {args.num_envs}, --num-steps {args.num_steps}: lower them; a rollout's "
+            f"images need {obs_size / 1e9:,.2f} GB, the memory has {memory_size() / 1e9:,.2f} GB"
+        )
+
+    torch.manual_seed(args.seed)
+    torch.backends.cudnn.deterministic = args.torch_deterministic
+    agent = Agent().to(device, memory_format=torch.channels_last)
+    optimizers = {"policy": torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-8)}
+    torch.manual_seed(args.seed)  # again: the number of weights shall not change the actions
+
+    envs = make_envs(args)
+    run_dir, writer = open_run(args)
+    levels = f"levels {args.start_level} to {args.start_level + args.num_levels - 1}"
+    print(
+        f"{args.env_id}, {args.distribution_mode}, {levels if args.num_levels else 'all levels'}, "
+        f"seed {args.seed}, on {device}\n"
+        f"{num_iterations:,} iterations of {args.num_envs} x {args.num_steps} steps: "
+        f"{total_steps:,} steps, {num_updates:,} gradient steps\n"
+        f"written to {run_dir}",
+        flush=True,
+    )
+    if args.start_level and not args.num_levels:
+        print(f"warning: --start-level {args.start_level} has no effect with --num-levels 0")
+
+    # Storage of one rollout. Rewards and dones stay on the CPU until it is complete.
+    shape = (args.num_envs, args.num_steps)
+    obs = torch.zeros((*shape, *OBS_SHAPE), dtype=torch.uint8, device=device)
+    actions = torch.zeros(shape, dtype=torch.int64, device=device)
+    logprobs, values = torch.zeros(shape, device=device), torch.zeros(shape, device=device)
+    rewards, dones = torch.zeros(shape), torch.zeros(shape)
+
+    reward_normalizer = RewardNormalizer(args.num_envs)
+    episode_return, episode_length = np.zeros(args.num_envs), np.zeros(args.num_envs, dtype=int)
+    last_returns, last_lengths, num_episodes = deque(maxlen=100), deque(maxlen=100), 0
+    bar_format = "{percentage:3.0f}%|{bar:20}| {desc} [{elapsed}<{remaining}]"
+    progress = tqdm(total=work, bar_format=bar_format, disable=None)  # None: only on a terminal
+    tick = progress.update
+    start_time, global_step = time.time(), 0
+    _, observation, first = envs.observe()
+
+    for iteration in range(1, num_iterations + 1):
+        if args.anneal_lr:
+            for optimizer in optimizers.values():
+                fraction = 1 - (iteration - 1) / num_iterations
+                optimizer.param_groups[0]["lr"] = fraction * optimizer.defaults["lr"]
+
+        # ---------------------------------------------------------------------------- Rollout
+        for step in range(args.num_steps):
+            next_obs = torch.from_numpy(observation["rgb"]).to(device)
+            obs[:, step], dones[:, step] = next_obs, torch.from_numpy(first)
+            with torch.no_grad():
+                logits, values[:, step] = agent(next_obs)
+                action = torch.multinomial(logits.exp(), 1)  # (N, 1)
+            actions[:, step] = action.squeeze(1)
+            logprobs[:, step] = logits.gather(1, action).squeeze(1)
+
+            envs.act(action.squeeze(1).cpu().numpy())
+            reward, observation, first = envs.observe()
+            rewards[:, step] = torch.from_numpy(reward)
+
+            # Every episode that ended here counts, also when several did.
+            episode_return += reward
+            episode_length += 1
+            last_returns.extend(episode_return[first].tolist())
+            last_lengths.extend(episode_length[first].tolist())
+            num_episodes += int(first.sum())
+            episode_return[first], episode_length[first] = 0, 0
+        global_step += batch_size
+        tick(batch_size)
+
+        # ------------------------------------------------------------------------- Advantages
+        with torch.no_grad():
+            next_value = agent(torch.from_numpy(observation["rgb"]).to(device))[1]
+        scaled_rewards = reward_normalizer(rewards, dones).to(device)
+        next_done = torch.from_numpy(first).float().to(device)
+        advantages, returns = gae(
+            scaled_rewards,
+            values,
+            dones.to(device),
+            next_value,
+            next_done,
+            args.gamma,
+            args.gae_lambda,
+        )
+
+        # ----------------------------------------------------------------------- Policy phase
+        batch = {"obs": obs, "actions": actions, "logprobs": logprobs}
+        batch |= {"advantages": normalize(advantages), "returns": returns}
+        metrics = policy_phase(agent, optimizers, batch, args, tick)
+
+        # ---------------------------------------------------------------------------- Logging
+        scalars = {f"losses/{name}": mean(x) for name, x in metrics.items()}
+        scalars["losses/explained_variance"] = explained_variance(values, returns)
+        scalars["charts/learning_rate"] = optimizers["policy"].param_groups[0]["lr"]
+        scalars["charts/SPS"] = global_step / (time.time() - start_time)
+        scalars["charts/episodes"] = num_episodes
+        if num_episodes:
+            scalars["charts/episodic_return"] = np.mean(last_returns)
+            scalars["charts/episodic_length"] = np.mean(last_lengths)
+        for name, value in scalars.items():
+            writer.add_scalar(name, value, global_step)
+        writer.flush()
+        check_finite(scalars, agent, global_step)
+        result = f"return {np.mean(last_returns):.2f}" if num_episodes else "no episode ended yet"
+        status = f"step {global_step:,}, {result}, {scalars['charts/SPS']:,.0f} steps/s"
+        progress.set_description_str(status)
+        if progress.disable:
+            seconds_left = (total_steps - global_step) / scalars["charts/SPS"]
+            print(f"{status}, {timedelta(seconds=round(seconds_left))} left", flush=True)
+
+    # ---------------------------------------------------------------------------------- End
+    progress.close()
+    writer.close()
+    envs.close()
+    print(f"finished {global_step:,} steps and {num_episodes:,} episodes: {result}; see {run_dir}")
+    return agent
+
+
+if __name__ == "__main__":
+    try:
+        train(parse_args())
+    except UsageError as error:
+        print(f"{Path(__file__).name}: {error}", file=sys.stderr)
+        sys.exit(2)
+    except FloatingPointError as error:
+        print(f"{Path(__file__).name}: stopped, {error}", file=sys.stderr)
+        sys.exit(1)
