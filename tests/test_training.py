@@ -1,0 +1,81 @@
+"""Whole runs on a real game: schedule, determinism, and PPG without its phases is PPO."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import ppg_procgen
+import ppo_procgen
+
+BOTH = pytest.mark.parametrize("module", [ppo_procgen, ppg_procgen], ids=["ppo", "ppg"])
+SMALL = dict(num_envs=8, num_steps=16, num_minibatches=4, num_threads=0)
+
+
+def run(module, directory, **flags):
+    """Train; return the agent and every logged scalar but the speed: {tag: [(step, value)]}."""
+    directory.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(directory)
+        agent = module.train(module.Args(**{**SMALL, **flags}))
+    events = EventAccumulator(str(next(directory.glob("runs/*"))), size_guidance={"scalars": 0})
+    events.Reload()
+    tags = [tag for tag in events.Tags()["scalars"] if tag != "charts/SPS"]
+    return agent, {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in tags}
+
+
+def test_ppg_without_phases_is_ppo(tmp_path):
+    ppo, ppo_scalars = run(ppo_procgen, tmp_path / "ppo", total_timesteps=512)
+    flags = dict(arch="shared", e_pi=3, e_v=3, e_aux=0, total_timesteps=512)
+    ppg, ppg_scalars = run(ppg_procgen, tmp_path / "ppg", **flags)
+    assert ppo_scalars == ppg_scalars
+    ppg_weights = ppg.state_dict()
+    for name, weight in ppo.state_dict().items():
+        assert torch.equal(weight, ppg_weights[name.replace("encoder", "policy_encoder")]), name
+
+
+@BOTH
+def test_same_seed_same_run(module, tmp_path):
+    flags = dict(total_timesteps=384)
+    if module is ppg_procgen:
+        flags |= dict(n_pi=2, e_aux=1)
+    agents = [
+        run(module, tmp_path / f"{i}", seed=seed, **flags) for i, seed in enumerate([7, 7, 8])
+    ]
+    weights = [list(agent.state_dict().values()) for agent, _ in agents]
+    assert all(map(torch.equal, weights[0], weights[1]))
+    assert not all(map(torch.equal, weights[0], weights[2]))
+    assert agents[0][1] == agents[1][1] != agents[2][1]
+
+
+def test_auxiliary_phases_at_multiples_of_n_pi(tmp_path):
+    _, scalars = run(ppg_procgen, tmp_path / "a", n_pi=2, e_aux=3, total_timesteps=128 * 6)
+    # 6 iterations: after 2 and 4; the budget ends with the sixth.
+    steps = [step for step, _ in scalars["losses/aux/kl_loss"]]
+    assert steps == [256] * 3 + [512] * 3
+    assert scalars["losses/policy_loss"][-1][0] == 128 * 6
+
+
+def test_no_scalar_of_a_phase_that_did_not_happen(tmp_path):
+    _, scalars = run(ppg_procgen, tmp_path / "a", n_pi=1, e_aux=0, total_timesteps=256)
+    assert not [tag for tag in scalars if "aux" in tag]
+
+
+def test_learning_rate_falls_over_the_whole_run(tmp_path):
+    flags = dict(n_pi=2, e_aux=1, anneal_lr=True, total_timesteps=128 * 5)
+    _, scalars = run(ppg_procgen, tmp_path / "a", **flags)
+    rates = [value for _, value in scalars["charts/learning_rate"]]
+    assert len(rates) == 5 and rates[0] == pytest.approx(5e-4) and rates[-1] > 0
+    assert all(later < earlier for earlier, later in pairwise(rates))
+
+
+@BOTH
+def test_inline_metadata_equals_requirements(module):
+    source = Path(module.__file__).read_text()
+    block = re.search(r"# dependencies = \[\n(.*?)# \]", source, re.S).group(1)
+    inline = re.findall(r'^#   "(.*)",$', block, re.M)
+    lines = Path(module.__file__).with_name("requirements.txt").read_text().splitlines()
+    assert inline == [line for line in lines if line and not line.startswith("#")]
