@@ -1,0 +1,90 @@
+"""One-line faults in the scripts that the suite must notice: python -m pytest -m slow."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BOTH = ("ppo_procgen.py", "ppg_procgen.py")
+PPG = ("ppg_procgen.py",)
+
+MUTANTS = [  # name, scripts, line as it is, line with the fault
+    ("gradients kept between phases", BOTH, "    optimizer.zero_grad()\n", "    pass\n"),
+    ("value loss halved twice", BOTH, "return 0.5 * (values", "return 0.25 * (values"),
+    ("reward discount is gamma", BOTH, "rewards[:, t] + 0.99 *", "rewards[:, t] + 0.999 *"),
+    ("rewards centred", BOTH, "(rewards / math.sqrt", "((rewards - self.mean) / math.sqrt"),
+    ("no episode end in the advantage", BOTH, "not_done = 1 - next_done", "not_done = 1.0"),
+    ("no clipping", BOTH, "if clip_coef > 0:", "if clip_coef > 9:"),
+    ("clipped the wrong way", BOTH, "torch.min(surrogate", "torch.max(surrogate"),
+    ("entropy punished", BOTH, "-L_clip - args.ent_coef", "-L_clip + args.ent_coef"),
+    ("observations not scaled", BOTH, "torch.channels_last) / 255", "torch.channels_last) / 1"),
+    ("no relu before the dense layer", BOTH, "x = F.relu(x).flatten", "x = x.flatten"),
+    ("heads too large", BOTH, "NUM_ACTIONS), 0.1)", "NUM_ACTIONS), 1.0)"),
+    (
+        "unbiased deviation",
+        BOTH,
+        "returns.var(correction=0).item()\n        batch_count",
+        "returns.var().item()\n        batch_count",
+    ),
+    ("games unseeded", BOTH, "        rand_seed=args.seed,\n", ""),
+    (
+        "learning rate jumps",
+        BOTH,
+        "(iteration - 1) / num_iterations",
+        "(iteration % 2) / num_iterations",
+    ),
+    (
+        "last partial rollout dropped",
+        BOTH,
+        "math.ceil(args.total_timesteps",
+        "math.floor(args.total_timesteps",
+    ),
+    (
+        "rows out of step",
+        BOTH,
+        "inds = torch.randperm(num_envs * num_steps)",
+        "inds = torch.randint(num_envs * num_steps, (num_envs * num_steps,))",
+    ),
+    (
+        "KL reversed",
+        PPG,
+        "(old_logits.exp() * (old_logits - logits))",
+        "(logits.exp() * (logits - old_logits))",
+    ),
+    ("no stop-gradient", PPG, 'x.detach() if self.arch == "detach" else x', "x"),
+    (
+        "policy epochs first",
+        PPG,
+        '[("value", ["value"])] * args.e_v + [("policy", ["policy"])] * args.e_pi',
+        '[("policy", ["policy"])] * args.e_pi + [("value", ["value"])] * args.e_v',
+    ),
+    ("beta_clone ignored", PPG, "args.beta_clone * KL", "KL"),
+    (
+        "phase after the budget",
+        PPG,
+        "% args.n_pi == 0 and iteration < num_iterations",
+        "% args.n_pi == 0",
+    ),
+    ("true value untrained", PPG, "args.vf_true_weight * L_value", "0 * L_value"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scripts", "line", "fault"), [m[1:] for m in MUTANTS], ids=[m[0] for m in MUTANTS]
+)
+def test_suite_kills(scripts, line, fault, tmp_path):
+    for name in ("ppo_procgen.py", "ppg_procgen.py", "pyproject.toml", "requirements.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "tests", tmp_path / "tests")
+    for name in scripts:
+        source = (tmp_path / name).read_text()
+        assert source.count(line) == 1, f"{name}: the mutated line has changed"
+        (tmp_path / name).write_text(source.replace(line, fault))
+    tests = ["tests/test_golden.py", "tests/test_equations.py", "tests/test_training.py"]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 1, result.stdout[-2000:]
