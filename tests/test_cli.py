@@ -106,10 +106,20 @@ def refusal(module, words):
 def run_script(script, flags, cwd):
     """Run a script as its users do, without the repository on the path."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    env["OMP_NUM_THREADS"] = "1"
     return subprocess.run(
         [sys.executable, str(script), *flags.split()],
         cwd=cwd, env=env, capture_output=True, text=True, timeout=90,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Small batches gain nothing from more threads, which wait for each other on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture
@@ -194,12 +204,11 @@ def test_every_optimizer_is_annealed(here, monkeypatch):
         "--n-pi 1 --e-v 2 --e-aux 1 --aux-minibatch-rollouts 8 --num-minibatches 1 "
         "--arch shared --anneal-lr --total-timesteps 384 --aux-learning-rate 1e-3",
     )
-    fractions = sorted([x / values[0] for x in dict.fromkeys(values)] for values in rates.values())
-    assert [pytest.approx(x) for x in fractions] == [
-        [1, 1 / 2],
-        [1, 2 / 3, 1 / 3],
-        [1, 2 / 3, 1 / 3],
-    ]
+    falls = [[x / values[0] for x in dict.fromkeys(values)] for values in rates.values()]
+    falls.sort(key=len)
+    # The auxiliary phase follows the first two iterations only.
+    assert falls[0] == pytest.approx([1, 2 / 3])
+    assert falls[1:] == [pytest.approx([1, 2 / 3, 1 / 3])] * 2
 
 
 # ------------------------------------------------------------------------ Rows 4, 8, 10: numbers
