@@ -17,7 +17,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import ppg_procgen
 import ppo_procgen
 
-pytestmark = pytest.mark.slow  # not yet known to pass in full: not part of the suite
+pytestmark = [
+    pytest.mark.slow,  # not yet known to pass in full: not part of the suite
+    pytest.mark.usefixtures("one_thread"),
+]
 
 SMALL = "--num-envs 8 --num-steps 16 --num-minibatches 4"
 GAMES = (
@@ -111,15 +114,6 @@ def run_script(script, flags, cwd):
         [sys.executable, str(script), *flags.split()],
         cwd=cwd, env=env, capture_output=True, text=True, timeout=90,
     )  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Small batches gain nothing from more threads, which wait for each other on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -1,27 +1,19 @@
 """Both scripts learn a small game, and only from its rewards."""
 
 import pytest
-import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import ppg_procgen
 import ppo_procgen
 from tiny_env import CHANCE, MEAN_LENGTH, TinyEnv
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 FLAGS = dict(num_envs=32, num_steps=8, num_minibatches=4, gamma=0.5, learning_rate=1e-3)
 FLAGS |= dict(ent_coef=0.003, cuda=False)
 PPG_FLAGS = dict(arch="detach", e_pi=3, e_v=3, n_pi=2, e_aux=1, aux_learning_rate=1e-3)
 CASES = [(ppo_procgen, FLAGS), (ppg_procgen, FLAGS | PPG_FLAGS)]
 BOTH = pytest.mark.parametrize(("module", "flags"), CASES, ids=["ppo", "ppg"])
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Two threads on a machine with other work wait for each other most of the time."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture
