@@ -1,11 +1,13 @@
 # /// script
 # requires-python = ">=3.10,<3.13"
 # dependencies = [
+#   "procgen-mirror==0.10.7+needs.python.3.10.to.3.12; python_version >= '3.13'",
+#   "procgen-mirror==0.10.7+needs.python.3.10; python_version > '3.10' and sys_platform != 'linux'",
+#   "procgen-mirror==0.10.7+needs.x86.64; platform_machine not in 'x86_64 AMD64'",
+#   "procgen-mirror==0.10.7; python_version >= '3.11' and python_version < '3.13'",
+#   "procgen==0.10.7; python_version < '3.11'",
 #   "torch>=2.4",
 #   "numpy>=1.23,<2",
-#   "procgen==0.10.7; python_version < '3.11'",
-#   "procgen-mirror==0.10.7; python_version >= '3.11' and python_version < '3.13'",
-#   "procgen-mirror[supported-is-python-3.10-to-3.12]==0.10.7; python_version >= '3.13'",
 #   "gym>=0.21,<0.27",
 #   "gym-notices<0.1",
 #   "tensorboard>=2.12",
@@ -243,6 +245,11 @@ def check_args(args):
         raise UsageError(f"--exp-name {args.exp_name!r}: must be the name of a directory, no path")
     if args.track and not find_spec("wandb"):
         raise UsageError("--track: needs Weights & Biases, which `pip install wandb` installs")
+    if not find_spec("procgen"):
+        raise UsageError(
+            "Procgen is not installed: pip install -r requirements.txt. It has builds for Python "
+            "3.10 (Linux, Windows and macOS on x86-64) and for Python 3.11 and 3.12 (Linux x86-64)"
+        )
 
 
 # ============================== Environments =====================================================
@@ -253,13 +260,8 @@ def make_envs(args):
 
     `observe()` -> rewards (N,) of the last step, {"rgb": (N, 64, 64, 3) uint8}, first (N,) bool:
     whether an observation is the first of its episode; `act(actions)`, (N,) in 0..14; `close()`.
-    A game that ends starts anew in the same step. Raises UsageError where Procgen has no build.
+    A game that ends starts anew in the same step.
     """
-    if not find_spec("procgen"):
-        raise UsageError(
-            "Procgen is not installed: pip install -r requirements.txt. It has builds for Python "
-            "3.10 (Linux, Windows and macOS on x86-64) and for Python 3.11 and 3.12 (Linux x86-64)"
-        )
     from procgen import ProcgenGym3Env
 
     levels = dict(num_levels=args.num_levels, start_level=args.start_level)
@@ -289,6 +291,14 @@ def normed(layer, norm):
             row.mul_(norm / row.norm())
         layer.bias.zero_()
     return layer
+
+
+def log_softmax(x):
+    """log pi (B, A) as torch.distributions.Categorical computes it, which the published code uses.
+
+    F.log_softmax rounds otherwise, and Adam's first step amplifies that where a gradient is zero.
+    """
+    return x - x.logsumexp(-1, keepdim=True)
 
 
 class ResidualBlock(nn.Module):
@@ -363,12 +373,12 @@ class Agent(nn.Module):
     def forward(self, obs):
         """obs (B, 64, 64, 3) uint8 -> log pi(.|s) (B, A), V(s) (B,)."""
         x, x_value = self.features(obs)
-        return self.policy_head(x).log_softmax(-1), self.value_head(x_value).squeeze(-1)
+        return log_softmax(self.policy_head(x)), self.value_head(x_value).squeeze(-1)
 
     def with_aux_value(self, obs):
         """obs (B, 64, 64, 3) uint8 -> log pi(.|s) (B, A), V(s) (B,), V_aux(s) (B,)."""
         x, x_value = self.features(obs)
-        logits, values = self.policy_head(x).log_softmax(-1), self.value_head(x_value).squeeze(-1)
+        logits, values = log_softmax(self.policy_head(x)), self.value_head(x_value).squeeze(-1)
         return logits, values, self.aux_value_head(x).squeeze(-1)
 
 
@@ -444,12 +454,12 @@ def kl_penalty(logratio):
 
 def kl_divergence(old_logits, logits):
     """KL[pi_old, pi] = E[sum_a pi_old(a|s) (log pi_old(a|s) - log pi(a|s))]; (B, A) twice -> ()."""
-    return (old_logits.exp() * (old_logits - logits)).sum(-1).mean()
+    return (old_logits.softmax(-1) * (old_logits - logits)).sum(-1).mean()
 
 
 def entropy(logits):
     """S[pi] = E[-sum_a pi(a|s) log pi(a|s)] in nats; log pi (B, A) -> ()."""
-    return -(logits.exp() * logits).sum(-1).mean()
+    return -(logits.softmax(-1) * logits).sum(-1).mean()
 
 
 def value_loss(values, returns):
@@ -531,7 +541,9 @@ def old_policy_logits(agent, aux_obs, args, device, tick=lambda samples: None):
     for trajectories in aux_obs.split(args.aux_minibatch_rollouts):
         with torch.no_grad():
             features = agent.policy_encoder(trajectories.flatten(0, 1).to(device))
-            logits = agent.policy_head(features).log_softmax(-1)
+            logits = log_softmax(agent.policy_head(features))
+            for _ in range(4):  # to the last bit, as the published code's copies of pi_old are
+                logits = log_softmax(logits)
         old_logits.append(logits.unflatten(0, trajectories.shape[:2]))
         tick(len(logits))
     return torch.cat(old_logits)
@@ -599,7 +611,7 @@ def open_run(args):
         wandb.init(project=project, entity=entity, name=run_dir.name, sync_tensorboard=True)
         wandb.config.update(asdict(args))
     (run_dir / "args.json").write_text(json.dumps(asdict(args), indent=2) + "\n")
-    writer = SummaryWriter(run_dir)
+    writer = SummaryWriter(run_dir.absolute())
     rows = [f"|{name}|{value}|" for name, value in asdict(args).items()]
     writer.add_text("hyperparameters", "\n".join(["|flag|value|", "|-|-|", *rows]))
     writer.add_text("source", f"```python\n{Path(__file__).read_text()}\n```")
@@ -647,6 +659,7 @@ def train(args):
             f"images need {obs_size / 1e9:,.2f} GB, the memory has {memory_size() / 1e9:,.2f} GB"
         )
 
+    run_dir, writer = open_run(args)
     torch.manual_seed(args.seed)
     torch.backends.cudnn.deterministic = args.torch_deterministic
     agent = Agent(args.arch).to(device, memory_format=torch.channels_last)
@@ -656,7 +669,6 @@ def train(args):
     torch.manual_seed(args.seed)  # again: the number of weights shall not change the actions
 
     envs = make_envs(args)
-    run_dir, writer = open_run(args)
     levels = f"levels {args.start_level} to {args.start_level + args.num_levels - 1}"
     print(
         f"{args.env_id}, {args.distribution_mode}, {levels if args.num_levels else 'all levels'}, "

@@ -7,6 +7,9 @@ import ppg_procgen
 import ppo_procgen
 from golden_recipe import GOLDEN, load, params, published_name, segment
 
+# The golden numbers were rounded with AVX-512. Adam's first steps amplify what other instructions
+# round otherwise, where a gradient is almost zero: there the tests can compare less closely.
+SAME_ROUNDING = torch.backends.cpu.get_cpu_capability() == "AVX512"
 BOTH = pytest.mark.parametrize("module", [ppo_procgen, ppg_procgen], ids=["ppo", "ppg"])
 
 
@@ -26,17 +29,18 @@ def close(actual, expected, rtol=1e-5, atol=1e-6):
     )
 
 
-def check_changes(agent, start, expected, head_is_noise=False):
-    """Norm of each parameter, and sum and norm of its change since `start`."""
+def check_changes(agent, start, expected, rtol, other_rtol):
+    """Norm of each parameter, and sum and norm of its change since `start`.
+
+    `rtol` is the relative tolerance of the changes; `other_rtol`, where rounding differs.
+    """
+    rtol = rtol if SAME_ROUNDING else other_rtol
     for name, weight in agent.named_parameters():
         want = expected[published_name(name)]
-        rtol = 1e-3
-        if head_is_noise:
-            rtol = 0.15 if name.startswith("policy_head") else 0.02
         change = (weight.detach() - start[published_name(name)]).double()
         close(weight.detach().double().norm(), want["norm"], rtol=0.1 * rtol)
         close(change.norm(), want["change_norm"], rtol=rtol, atol=1e-7)
-        if not head_is_noise:  # a sum cancels, so its error is relative to the change's size
+        if SAME_ROUNDING:  # a sum cancels, so its error is relative to the change's size
             scale = want["change_norm"] * change.numel() ** 0.5
             close(change.sum(), want["change_sum"], rtol=rtol, atol=1e-4 * scale + 1e-7)
 
@@ -167,9 +171,12 @@ def test_policy_phase(module, case, monkeypatch):
     close(last["value_loss"], case["last_epoch"]["loss_vf"], rtol=1e-4)
     close(last["entropy"], case["last_epoch"]["entropy"], rtol=1e-4)
     close(last["clipfrac"], case["last_epoch"]["clipfrac"])
-    check_changes(agent, params(case["arch"], case["param_seed"]), case["params_after"])
+    check_changes(
+        agent, params(case["arch"], case["param_seed"]), case["params_after"], other_rtol=0.01
+    )
 
 
+@pytest.mark.usefixtures("one_thread")  # two threads round otherwise
 @pytest.mark.parametrize("case", GOLDEN["auxiliary_phase"], ids=lambda case: case["arch"])
 def test_auxiliary_phase(case, monkeypatch):
     agent = load(ppg_procgen, case["arch"], case["param_seed"])
@@ -196,16 +203,15 @@ def test_auxiliary_phase(case, monkeypatch):
             dict(zip(metrics, step, strict=True)) for step in zip(*metrics.values(), strict=True)
         ]
     assert len(losses) == len(case["minibatch_losses"])
-    # In the first minibatch pi is pi_old, so the policy head's gradient is rounding noise, which
-    # Adam's first step turns into steps of +-lr. So the published change of the policy head is
-    # known to 15 %, and what depends on it to 2 %.
+    # In the first minibatch pi is pi_old: the policy head's gradient is rounding noise, of which
+    # Adam's first step makes steps of +-lr.
     first, want = losses[0], case["minibatch_losses"][0]
     close(first["kl_loss"], 0.0, atol=1e-7)
     close(first["aux_value_loss"], want["vf_aux"])
     close(first["real_value_loss"], want["vf_true"])
     for ours, want in zip(losses, case["minibatch_losses"], strict=True):
-        close(ours["kl_loss"], want["pol_distance"], rtol=5e-2)
-        close(ours["aux_value_loss"], want["vf_aux"], rtol=1e-3)
-        close(ours["real_value_loss"], want["vf_true"], rtol=5e-3)
+        close(ours["kl_loss"], want["pol_distance"], rtol=1e-5 if SAME_ROUNDING else 0.1)
+        close(ours["aux_value_loss"], want["vf_aux"], rtol=1e-5 if SAME_ROUNDING else 5e-3)
+        close(ours["real_value_loss"], want["vf_true"], rtol=1e-5 if SAME_ROUNDING else 5e-3)
     start = params(case["arch"], case["param_seed"])
-    check_changes(agent, start, case["params_after"], head_is_noise=True)
+    check_changes(agent, start, case["params_after"], 5e-3, 0.15)
