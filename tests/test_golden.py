@@ -171,9 +171,8 @@ def test_policy_phase(module, case, monkeypatch):
     close(last["value_loss"], case["last_epoch"]["loss_vf"], rtol=1e-4)
     close(last["entropy"], case["last_epoch"]["entropy"], rtol=1e-4)
     close(last["clipfrac"], case["last_epoch"]["clipfrac"])
-    check_changes(
-        agent, params(case["arch"], case["param_seed"]), case["params_after"], other_rtol=0.01
-    )
+    start = params(case["arch"], case["param_seed"])
+    check_changes(agent, start, case["params_after"], 1e-3, 0.01)
 
 
 @pytest.mark.usefixtures("one_thread")  # two threads round otherwise
