@@ -110,6 +110,10 @@ class Args:
     """restrict cuDNN to deterministic algorithms"""
     cuda: bool = True
     """train on the GPU, if there is one"""
+    bf16: bool = False
+    """compute the encoders in bfloat16, about twice as fast where the processor has it"""
+    micro_batch_size: Number = 0
+    """states whose gradients are computed together; 0 = 128 on a CPU, the minibatch on a GPU"""
     track: bool = False
     """log to Weights & Biases too"""
     wandb_project_name: str = "ppg-procgen"
@@ -329,22 +333,24 @@ class ConvStack(nn.Module):
 
 
 class Encoder(nn.Module):
-    """IMPALA CNN (Espeholt et al. 2018). Published code: impala_cnn.py."""
+    """IMPALA CNN (Espeholt et al. 2018), in bfloat16 if wanted. Published code: impala_cnn.py."""
 
-    def __init__(self):
+    def __init__(self, bf16=False):
         super().__init__()
+        self.bf16 = bf16
         self.stack0 = ConvStack(3, 16)
         self.stack1 = ConvStack(16, 32)
         self.stack2 = ConvStack(32, 32)
         self.dense = normed(nn.Linear(32 * 8 * 8, 256), 1.4)
 
     def forward(self, obs):
-        """obs (B, 64, 64, 3) uint8 -> features (B, 256)."""
+        """obs (B, 64, 64, 3) uint8 -> features (B, 256) float32."""
         # Bytes in (B, H, W, C) order are a channels-last image: no data moves here.
         x = obs.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.channels_last) / 255
-        x = self.stack2(self.stack1(self.stack0(x)))  # (B, 32, 8, 8)
-        x = F.relu(x).flatten(1)  # (B, 2048), in (C, H, W) order
-        return F.relu(self.dense(x))
+        with torch.autocast(obs.device.type, torch.bfloat16, enabled=self.bf16):
+            x = self.stack2(self.stack1(self.stack0(x)))  # (B, 32, 8, 8)
+            x = F.relu(x).flatten(1)  # (B, 2048), in (C, H, W) order
+            return F.relu(self.dense(x)).float()
 
 
 class Agent(nn.Module):
@@ -354,11 +360,11 @@ class Agent(nn.Module):
     as the published code (ppg.py) has it in both phases; the paper, in the policy phase only.
     """
 
-    def __init__(self, arch="dual"):
+    def __init__(self, arch="dual", bf16=False):
         super().__init__()
         self.arch = arch
-        self.policy_encoder = Encoder()
-        self.value_encoder = Encoder() if arch == "dual" else None
+        self.policy_encoder = Encoder(bf16)
+        self.value_encoder = Encoder(bf16) if arch == "dual" else None
         self.policy_head = normed(nn.Linear(256, NUM_ACTIONS), 0.1)
         self.value_head = normed(nn.Linear(256, 1), 0.1)
         self.aux_value_head = normed(nn.Linear(256, 1), 0.1)
@@ -476,19 +482,35 @@ def explained_variance(values, returns):
 # ============================== Training =========================================================
 
 
+def rows(trajectories, num_steps):
+    """Row numbers, in a flattened (N, T) batch, of whole trajectories: (M,) -> (M * T,)."""
+    return (trajectories[:, None] * num_steps + torch.arange(num_steps)).flatten()
+
+
 def minibatches(num_envs, num_steps, num_minibatches, minibatch_by):
     """One epoch, freshly shuffled: row numbers of a flattened (N, T) batch, a minibatch per row."""
     if minibatch_by == "trajectories":
-        inds = torch.randperm(num_envs)[:, None] * num_steps + torch.arange(num_steps)
+        inds = rows(torch.randperm(num_envs), num_steps)
     else:
         inds = torch.randperm(num_envs * num_steps)
     return inds.reshape(num_minibatches, -1)
 
 
-def gradient_step(loss, agent, optimizer, max_grad_norm):
-    """One step of the optimizer on this loss alone: no gradient is left from any earlier loss."""
-    optimizer.zero_grad()
-    loss.backward()
+def micro_batches(batch, mb_inds, args):
+    """A minibatch in parts: small activations stay in a CPU's cache, and need little memory.
+
+    batch: {name: (rows, ...)}; mb_inds (B,) row numbers. Yields {name: (b, ...)} on the device of
+    mb_inds and its share b / B of the minibatch, by which its mean loss counts.
+    """
+    on_cpu = mb_inds.device.type == "cpu"
+    size = args.micro_batch_size or (128 if on_cpu else len(mb_inds))
+    for inds in mb_inds.split(size):
+        mb = {name: x[inds.to(x.device)].to(inds.device) for name, x in batch.items()}
+        yield mb, len(inds) / len(mb_inds)
+
+
+def optimizer_step(agent, optimizer, max_grad_norm):
+    """One step of the optimizer on the gradient of a minibatch."""
     if max_grad_norm > 0:
         nn.utils.clip_grad_norm_(agent.parameters(), max_grad_norm)
     optimizer.step()
@@ -498,7 +520,7 @@ def policy_phase(agent, optimizers, batch, args, tick=lambda samples: None):
     """Update the agent on one rollout: E_pi epochs on L^clip + beta_S S, E_V epochs on L^value.
 
     batch: obs (N, T, 64, 64, 3), actions, logprobs, advantages, returns (N, T). Calls
-    tick(samples) after each gradient step. Returns, per metric, its value in each gradient step.
+    tick(samples) after every micro-batch. Returns, per metric, its value in each gradient step.
     """
     num_envs, num_steps = batch["actions"].shape
     batch = {name: x.flatten(0, 1) for name, x in batch.items()}  # (N * T, ...)
@@ -510,69 +532,84 @@ def policy_phase(agent, optimizers, batch, args, tick=lambda samples: None):
     for optimizer, trained in epochs:
         b_inds = minibatches(num_envs, num_steps, args.num_minibatches, args.minibatch_by)
         for mb_inds in b_inds.to(batch["obs"].device):
-            mb = {name: x[mb_inds] for name, x in batch.items()}  # (B, ...)
-            logits, values = agent(mb["obs"])
-            logratio = logits.gather(1, mb["actions"][:, None]).squeeze(1) - mb["logprobs"]
-            ratio = logratio.exp()  # r = pi(a|s) / pi_old(a|s)
+            optimizers[optimizer].zero_grad()  # no gradient is left from any earlier loss
+            step_metrics = defaultdict(float)
+            for mb, share in micro_batches(batch, mb_inds, args):
+                logits, values = agent(mb["obs"])
+                logratio = logits.gather(1, mb["actions"][:, None]).squeeze(1) - mb["logprobs"]
+                ratio = logratio.exp()  # r = pi(a|s) / pi_old(a|s)
 
-            L_clip = clipped_surrogate(ratio, mb["advantages"], args.clip_coef)
-            S = entropy(logits)
-            L_value = value_loss(values, mb["returns"])
-            L_policy = -L_clip - args.ent_coef * S + args.kl_penalty * kl_penalty(logratio)
-            losses = {"policy": L_policy, "value": args.vf_coef * L_value}
-            loss = sum(losses[name] for name in trained)
-            gradient_step(loss, agent, optimizers[optimizer], args.max_grad_norm)
-            tick(3 * len(mb_inds))
+                L_clip = clipped_surrogate(ratio, mb["advantages"], args.clip_coef)
+                S = entropy(logits)
+                L_value = value_loss(values, mb["returns"])
+                L_policy = -L_clip - args.ent_coef * S + args.kl_penalty * kl_penalty(logratio)
+                losses = {"policy": L_policy, "value": args.vf_coef * L_value}
+                loss = sum(losses[name] for name in trained)
+                (share * loss).backward()
+                tick(3 * len(ratio))
 
-            metrics["value_loss"].append(L_value.detach())
-            if "policy" not in trained:
-                continue
-            metrics["policy_loss"].append(-L_clip.detach())
-            metrics["entropy"].append(S.detach())
-            metrics["old_approx_kl"].append(-logratio.detach().mean())
-            metrics["approx_kl"].append((ratio - 1 - logratio).detach().mean())
-            metrics["clipfrac"].append(((ratio - 1).abs() > args.clip_coef).float().mean())
+                step_metrics["value_loss"] += share * L_value.detach()
+                if "policy" not in trained:
+                    continue
+                step_metrics["policy_loss"] -= share * L_clip.detach()
+                step_metrics["entropy"] += share * S.detach()
+                step_metrics["old_approx_kl"] -= share * logratio.detach().mean()
+                step_metrics["approx_kl"] += share * (ratio - 1 - logratio).detach().mean()
+                clipped = (ratio - 1).abs() > args.clip_coef
+                step_metrics["clipfrac"] += share * clipped.float().mean()
+            optimizer_step(agent, optimizers[optimizer], args.max_grad_norm)
+            for name, x in step_metrics.items():
+                metrics[name].append(x)
     return metrics
 
 
-def old_policy_logits(agent, aux_obs, args, device, tick=lambda samples: None):
-    """log pi_old(.|s) of all stored states: (R, T, 64, 64, 3) uint8 -> (R, T, A) on the device."""
-    old_logits = []
-    for trajectories in aux_obs.split(args.aux_minibatch_rollouts):
-        with torch.no_grad():
-            features = agent.policy_encoder(trajectories.flatten(0, 1).to(device))
-            logits = log_softmax(agent.policy_head(features))
-            for _ in range(4):  # to the last bit, as the published code's copies of pi_old are
-                logits = log_softmax(logits)
-        old_logits.append(logits.unflatten(0, trajectories.shape[:2]))
-        tick(len(logits))
-    return torch.cat(old_logits)
+def old_policy_logits(agent, buffer, args, tick=lambda samples: None):
+    """log pi_old(.|s) of all stored states: (R, T, 64, 64, 3) uint8 -> (R, T, A)."""
+    num_rollouts, num_steps = buffer["returns"].shape
+    old_logits, obs = [], {"obs": buffer["obs"].flatten(0, 1)}
+    for trajectories in torch.arange(num_rollouts).split(args.aux_minibatch_rollouts):
+        mb_inds = rows(trajectories, num_steps).to(buffer["returns"].device)
+        for mb, _ in micro_batches(obs, mb_inds, args):
+            with torch.no_grad():
+                logits = log_softmax(agent.policy_head(agent.policy_encoder(mb["obs"])))
+                for _ in range(4):  # to the last bit, as the published code's copies of pi_old are
+                    logits = log_softmax(logits)
+            old_logits.append(logits)
+            tick(len(logits))
+    return torch.cat(old_logits).unflatten(0, (num_rollouts, num_steps))
 
 
 def auxiliary_epoch(agent, optimizer, buffer, args, tick=lambda samples: None):
     """One epoch of the auxiliary phase: L^joint and L^value on every stored trajectory once.
 
     buffer: obs (R, T, 64, 64, 3) uint8, returns (R, T), old_logits (R, T, A) of R = N_pi * N
-    trajectories. Calls tick(samples) after each gradient step. Returns, per metric, its value in
+    trajectories. Calls tick(samples) after every micro-batch. Returns, per metric, its value in
     each gradient step. Published code: ppg.py, aux_train.
     """
+    num_rollouts, num_steps = buffer["returns"].shape
     device = buffer["returns"].device
+    buffer = {name: x.flatten(0, 1) for name, x in buffer.items()}  # (R * T, ...)
     metrics = defaultdict(list)
-    for mb_inds in torch.randperm(len(buffer["obs"])).split(args.aux_minibatch_rollouts):
-        mb = {name: x[mb_inds.to(x.device)].flatten(0, 1) for name, x in buffer.items()}  # (B, ...)
-        logits, values, aux_values = agent.with_aux_value(mb["obs"].to(device))
+    for trajectories in torch.randperm(num_rollouts).split(args.aux_minibatch_rollouts):
+        optimizer.zero_grad()  # no gradient is left from any earlier loss
+        step_metrics = defaultdict(float)
+        for mb, share in micro_batches(buffer, rows(trajectories, num_steps).to(device), args):
+            logits, values, aux_values = agent.with_aux_value(mb["obs"])
 
-        L_aux = value_loss(aux_values, mb["returns"])  # 1/2 E[(V_aux(s) - V_targ)^2]
-        KL = kl_divergence(mb["old_logits"], logits)
-        L_joint = L_aux + args.beta_clone * KL
-        L_value = value_loss(values, mb["returns"])
-        loss = L_joint + args.vf_true_weight * L_value
-        gradient_step(loss, agent, optimizer, args.max_grad_norm)
-        tick(3 * len(logits))
+            L_aux = value_loss(aux_values, mb["returns"])  # 1/2 E[(V_aux(s) - V_targ)^2]
+            KL = kl_divergence(mb["old_logits"], logits)
+            L_joint = L_aux + args.beta_clone * KL
+            L_value = value_loss(values, mb["returns"])
+            loss = L_joint + args.vf_true_weight * L_value
+            (share * loss).backward()
+            tick(3 * len(logits))
 
-        metrics["kl_loss"].append(KL.detach())
-        metrics["aux_value_loss"].append(L_aux.detach())
-        metrics["real_value_loss"].append(L_value.detach())
+            step_metrics["kl_loss"] += share * KL.detach()
+            step_metrics["aux_value_loss"] += share * L_aux.detach()
+            step_metrics["real_value_loss"] += share * L_value.detach()
+        optimizer_step(agent, optimizer, args.max_grad_norm)
+        for name, x in step_metrics.items():
+            metrics[name].append(x)
     return metrics
 
 
@@ -662,7 +699,7 @@ def train(args):
     run_dir, writer = open_run(args)
     torch.manual_seed(args.seed)
     torch.backends.cudnn.deterministic = args.torch_deterministic
-    agent = Agent(args.arch).to(device, memory_format=torch.channels_last)
+    agent = Agent(args.arch, args.bf16).to(device, memory_format=torch.channels_last)
     optimizers = {"policy": torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-8)}
     optimizers["value"] = torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-8)
     optimizers["aux"] = torch.optim.Adam(agent.parameters(), lr=args.aux_learning_rate, eps=1e-8)
@@ -785,7 +822,7 @@ def train(args):
             aux_obs[slot], aux_returns[slot] = obs, returns
         if args.e_aux and iteration % args.n_pi == 0 and iteration < num_iterations:
             buffer = {"obs": aux_obs.flatten(0, 1), "returns": aux_returns.flatten(0, 1)}
-            buffer["old_logits"] = old_policy_logits(agent, buffer["obs"], args, device, tick)
+            buffer["old_logits"] = old_policy_logits(agent, buffer, args, tick)
             for aux_epoch in range(1, args.e_aux + 1):
                 metrics = auxiliary_epoch(agent, optimizers["aux"], buffer, args, tick)
                 scalars = {f"losses/aux/{name}": mean(x) for name, x in metrics.items()}

@@ -1,13 +1,10 @@
-"""Fixtures that several test files use."""
+"""What holds for all tests."""
 
 import pytest
 import torch
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session", autouse=True)
 def one_thread():
-    """Small batches gain nothing from more threads, which wait for each other on a busy machine."""
-    threads = torch.get_num_threads()
+    """Two threads round otherwise, and on a busy machine they mostly wait for each other."""
     torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)

@@ -17,8 +17,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import ppg_procgen
 import ppo_procgen
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 SMALL = "--num-envs 8 --num-steps 16 --num-minibatches 4"
 GAMES = (
     "bigfish bossfight caveflyer chaser climber coinrun dodgeball fruitbot "
@@ -183,13 +181,13 @@ def test_annealed_learning_rate_falls_over_the_whole_run(annealed, module):
 
 def test_every_optimizer_is_annealed(here, monkeypatch):
     """Row 3: the auxiliary optimizer's and the value optimizer's rates fall too."""
-    rates, step = {}, ppg_procgen.gradient_step
+    rates, step = {}, ppg_procgen.optimizer_step
 
-    def spy(loss, agent, optimizer, max_grad_norm):
+    def spy(agent, optimizer, max_grad_norm):
         rates.setdefault(id(optimizer), []).append(optimizer.param_groups[0]["lr"])
-        step(loss, agent, optimizer, max_grad_norm)
+        step(agent, optimizer, max_grad_norm)
 
-    monkeypatch.setattr(ppg_procgen, "gradient_step", spy)
+    monkeypatch.setattr(ppg_procgen, "optimizer_step", spy)
     train(
         ppg_procgen,
         "--n-pi 1 --e-v 2 --e-aux 1 --aux-minibatch-rollouts 8 --num-minibatches 1 "
@@ -282,14 +280,14 @@ def test_refusal_on_the_terminal(module, words, tmp_path):
 @pytest.mark.parametrize("e_pi, e_v", [(2, 1), (1, 2)])
 def test_unequal_epochs(here, monkeypatch, arch, e_pi, e_v):
     """Row 5: value epochs first, each loss with an optimizer and gradients of its own."""
-    steps, step = [], ppg_procgen.gradient_step
+    steps, step = [], ppg_procgen.optimizer_step
 
-    def spy(loss, agent, optimizer, max_grad_norm):
-        step(loss, agent, optimizer, max_grad_norm)
+    def spy(agent, optimizer, max_grad_norm):
+        step(agent, optimizer, max_grad_norm)
         grads = [name for name, p in agent.named_parameters() if p.grad is not None]
         steps.append((id(optimizer), {name.split(".")[0] for name in grads}))
 
-    monkeypatch.setattr(ppg_procgen, "gradient_step", spy)
+    monkeypatch.setattr(ppg_procgen, "optimizer_step", spy)
     flags = f"--arch {arch} --e-pi {e_pi} --e-v {e_v} --num-minibatches 2 --total-timesteps 128"
     train(ppg_procgen, flags)
     first, last = steps[: 2 * e_v], steps[2 * e_v :]

@@ -13,7 +13,6 @@ import ppo_procgen
 from golden_recipe import segment
 
 BOTH = pytest.mark.parametrize("module", [ppo_procgen, ppg_procgen], ids=["ppo", "ppg"])
-CPU = torch.device("cpu")
 
 
 def brute_force_advantage(rewards, values, dones, gamma, gae_lambda):
@@ -141,7 +140,7 @@ def test_first_ratio_is_one(module):
 def aux_buffer(agent, args):
     part = segment(2, 4, 3)
     buffer = {"obs": part["obs"], "returns": part["returns"]}
-    buffer["old_logits"] = ppg_procgen.old_policy_logits(agent, part["obs"], args, CPU)
+    buffer["old_logits"] = ppg_procgen.old_policy_logits(agent, buffer, args)
     return buffer
 
 

@@ -175,7 +175,6 @@ def test_policy_phase(module, case, monkeypatch):
     check_changes(agent, start, case["params_after"], 1e-3, 0.01)
 
 
-@pytest.mark.usefixtures("one_thread")  # two threads round otherwise
 @pytest.mark.parametrize("case", GOLDEN["auxiliary_phase"], ids=lambda case: case["arch"])
 def test_auxiliary_phase(case, monkeypatch):
     agent = load(ppg_procgen, case["arch"], case["param_seed"])
@@ -192,8 +191,7 @@ def test_auxiliary_phase(case, monkeypatch):
         vf_true_weight=case["vf_true_weight"],
         aux_minibatch_rollouts=case["aux_minibatch_trajectories"],
     )
-    device = torch.device("cpu")
-    buffer["old_logits"] = ppg_procgen.old_policy_logits(agent, buffer["obs"], args, device)
+    buffer["old_logits"] = ppg_procgen.old_policy_logits(agent, buffer, args)
     optimizer = torch.optim.Adam(agent.parameters(), lr=case["lr"], eps=1e-8)
     losses = []
     for _ in range(case["n_aux_epochs"]):

@@ -7,13 +7,13 @@ import ppg_procgen
 import ppo_procgen
 from tiny_env import CHANCE, MEAN_LENGTH, TinyEnv
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 FLAGS = dict(num_envs=32, num_steps=8, num_minibatches=4, gamma=0.5, learning_rate=1e-3)
-FLAGS |= dict(ent_coef=0.003, cuda=False)
+FLAGS |= dict(ent_coef=0.003, anneal_lr=True, cuda=False)
 PPG_FLAGS = dict(arch="detach", e_pi=3, e_v=3, n_pi=2, e_aux=1, aux_learning_rate=1e-3)
-CASES = [(ppo_procgen, FLAGS), (ppg_procgen, FLAGS | PPG_FLAGS)]
-BOTH = pytest.mark.parametrize(("module", "flags"), CASES, ids=["ppo", "ppg"])
+PPO = pytest.param(ppo_procgen, FLAGS, id="ppo")
+PPG = pytest.param(ppg_procgen, FLAGS | PPG_FLAGS, id="ppg")
+PPG_DUAL = pytest.param(ppg_procgen, FLAGS | PPG_FLAGS | dict(arch="dual"), id="ppg-dual")
+BOTH = pytest.mark.parametrize(("module", "flags"), [PPO, PPG])
 
 
 @pytest.fixture
@@ -40,13 +40,13 @@ def run(monkeypatch, tmp_path):
     return train
 
 
-@BOTH
+@pytest.mark.parametrize(("module", "flags"), [PPO, PPG, PPG_DUAL])
 def test_learns(run, module, flags):
     returns = run(module, flags, iterations=9)["charts/episodic_return"]
     assert returns[0] < 3 * CHANCE
-    # 10 times chance; the best constant action has 1/3. The bound was 0.8 at first, which seed 1
-    # passes; PPO with seed 2 ended a longer run at 0.79, so 0.7 is what these settings support.
-    assert returns[-1] > 0.7 * MEAN_LENGTH
+    # The best constant action has 1/3 of the optimum, chance 1/15. Without --anneal-lr the large
+    # learning rate makes the policy worse again after its best. Seeds 1 to 3 end above 0.95.
+    assert returns[-1] > 0.9 * MEAN_LENGTH
 
 
 @BOTH

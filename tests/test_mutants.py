@@ -84,7 +84,9 @@ def test_suite_kills(scripts, line, fault, tmp_path):
         source = (tmp_path / name).read_text()
         assert source.count(line) == 1, f"{name}: the mutated line has changed"
         (tmp_path / name).write_text(source.replace(line, fault))
-    tests = ["tests/test_golden.py", "tests/test_equations.py", "tests/test_training.py"]
+    tests = [
+        f"tests/test_{name}.py" for name in ("golden", "equations", "training", "flags", "cli")
+    ]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 1, result.stdout[-2000:]
