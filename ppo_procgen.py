@@ -461,6 +461,12 @@ def micro_batches(batch, mb_inds, args):
         yield mb, len(inds) / len(mb_inds)
 
 
+def add_up(metrics, share, **values):
+    """Add a micro-batch's share to the means over its minibatch, without gradients."""
+    for name, value in values.items():
+        metrics[name] += share * value.detach()
+
+
 def optimizer_step(agent, optimizer, max_grad_norm):
     """One step of the optimizer on the gradient of a minibatch."""
     if max_grad_norm > 0:
@@ -472,16 +478,16 @@ def policy_phase(agent, optimizers, batch, args, tick=lambda samples: None):
     """Update the agent on one rollout: `update_epochs` epochs on L^clip + beta_S S - L^value.
 
     batch: obs (N, T, 64, 64, 3), actions, logprobs, advantages, returns (N, T). Calls
-    tick(samples) after every micro-batch. Returns, per metric, its value in each gradient step.
+    tick(samples) after every micro-batch. Returns the metrics of each gradient step.
     """
     num_envs, num_steps = batch["actions"].shape
     batch = {name: x.flatten(0, 1) for name, x in batch.items()}  # (N * T, ...)
-    metrics = defaultdict(list)
+    metrics = []
     for _ in range(args.update_epochs):
         b_inds = minibatches(num_envs, num_steps, args.num_minibatches, args.minibatch_by)
         for mb_inds in b_inds.to(batch["obs"].device):
             optimizers["policy"].zero_grad()  # no gradient is left from any earlier loss
-            step_metrics = defaultdict(float)
+            mb_metrics = defaultdict(float)
             for mb, share in micro_batches(batch, mb_inds, args):
                 logits, values = agent(mb["obs"])
                 logratio = logits.gather(1, mb["actions"][:, None]).squeeze(1) - mb["logprobs"]
@@ -494,22 +500,23 @@ def policy_phase(agent, optimizers, batch, args, tick=lambda samples: None):
                 (share * loss).backward()
                 tick(3 * len(ratio))
 
-                step_metrics["value_loss"] += share * L_value.detach()
-                step_metrics["policy_loss"] -= share * L_clip.detach()
-                step_metrics["entropy"] += share * S.detach()
-                step_metrics["old_approx_kl"] -= share * logratio.detach().mean()
-                step_metrics["approx_kl"] += share * (ratio - 1 - logratio).detach().mean()
-                clipped = (ratio - 1).abs() > args.clip_coef
-                step_metrics["clipfrac"] += share * clipped.float().mean()
+                add_up(mb_metrics, share, value_loss=L_value)
+                add_up(mb_metrics, share, policy_loss=-L_clip, entropy=S)
+                clipfrac = ((ratio - 1).abs() > args.clip_coef).float().mean()
+                kl, old_kl = (ratio - 1 - logratio).mean(), -logratio.mean()
+                add_up(mb_metrics, share, approx_kl=kl, old_approx_kl=old_kl, clipfrac=clipfrac)
             optimizer_step(agent, optimizers["policy"], args.max_grad_norm)
-            for name, x in step_metrics.items():
-                metrics[name].append(x)
+            metrics.append(mb_metrics)
     return metrics
 
 
-def mean(metric):
-    """Mean of a metric over gradient steps: the one moment when the CPU waits for the GPU."""
-    return torch.stack(metric).mean().item()
+def means(metrics, prefix):
+    """Means over gradient steps: the one moment of an update when the CPU waits for the GPU."""
+    columns = defaultdict(list)
+    for mb_metrics in metrics:
+        for name, value in mb_metrics.items():
+            columns[prefix + name].append(value)
+    return {name: torch.stack(values).mean().item() for name, values in columns.items()}
 
 
 def memory_size():
@@ -549,12 +556,25 @@ def open_run(args):
     return run_dir, writer
 
 
-def check_finite(metrics, agent, global_step):
-    """Raise FloatingPointError, with its name and the step, for a metric or weight gone wrong."""
-    broken = [name for name, value in metrics.items() if not math.isfinite(value)]
+def log(writer, scalars, agent, global_step):
+    """Write scalars to TensorBoard.
+
+    Raises FloatingPointError, with its name and the step, for a scalar or weight gone wrong.
+    """
+    for name, value in scalars.items():
+        writer.add_scalar(name, value, global_step)
+    writer.flush()
+    broken = [name for name, value in scalars.items() if not math.isfinite(value)]
     broken += [name for name, weight in agent.named_parameters() if not weight.isfinite().all()]
     if broken:
         raise FloatingPointError(f"{broken[0]} is NaN or infinite at step {global_step:,}")
+
+
+def report(progress, status, time_left=""):
+    """Show the status in the progress bar, or as a line where there is no terminal to draw one."""
+    progress.set_description_str(status)
+    if progress.disable:
+        print(status + time_left, flush=True)
 
 
 def train(args):
@@ -666,7 +686,7 @@ def train(args):
         metrics = policy_phase(agent, optimizers, batch, args, tick)
 
         # ---------------------------------------------------------------------------- Logging
-        scalars = {f"losses/{name}": mean(x) for name, x in metrics.items()}
+        scalars = means(metrics, "losses/")
         scalars["losses/explained_variance"] = explained_variance(values, returns)
         scalars["charts/learning_rate"] = optimizers["policy"].param_groups[0]["lr"]
         scalars["charts/SPS"] = global_step / (time.time() - start_time)
@@ -674,16 +694,11 @@ def train(args):
         if num_episodes:
             scalars["charts/episodic_return"] = np.mean(last_returns)
             scalars["charts/episodic_length"] = np.mean(last_lengths)
-        for name, value in scalars.items():
-            writer.add_scalar(name, value, global_step)
-        writer.flush()
-        check_finite(scalars, agent, global_step)
+        log(writer, scalars, agent, global_step)
         result = f"return {np.mean(last_returns):.2f}" if num_episodes else "no episode ended yet"
         status = f"step {global_step:,}, {result}, {scalars['charts/SPS']:,.0f} steps/s"
-        progress.set_description_str(status)
-        if progress.disable:
-            seconds_left = (total_steps - global_step) / scalars["charts/SPS"]
-            print(f"{status}, {timedelta(seconds=round(seconds_left))} left", flush=True)
+        seconds_left = round((total_steps - global_step) / scalars["charts/SPS"])
+        report(progress, status, f", {timedelta(seconds=seconds_left)} left")
 
     # ---------------------------------------------------------------------------------- End
     progress.close()

@@ -1,6 +1,8 @@
 """The equations against brute force, and what must hold between the phases (cases 3, 20 to 29)."""
 
 import math
+from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -130,10 +132,10 @@ def test_first_ratio_is_one(module):
     batch["logprobs"] = logits.gather(1, actions).reshape(4, 4)
     optimizers = {"policy": torch.optim.Adam(agent.parameters(), lr=5e-4)}
     metrics = module.policy_phase(agent, optimizers, batch, module.Args(num_minibatches=2))
-    assert abs(metrics["old_approx_kl"][0].item()) < 1e-5
-    assert metrics["clipfrac"][0].item() == 0
+    assert abs(metrics[0]["old_approx_kl"].item()) < 1e-5
+    assert metrics[0]["clipfrac"].item() == 0
     assert (
-        abs(metrics["old_approx_kl"][-1].item()) > 1e-5
+        abs(metrics[-1]["old_approx_kl"].item()) > 1e-5
     )  # the second minibatch meets a new policy
 
 
@@ -157,7 +159,7 @@ def test_no_gradient_leaks_into_the_auxiliary_phase(arch):
             weight.grad = None if leftover is None else torch.full_like(weight, leftover)
         optimizer = torch.optim.SGD(agent.parameters(), lr=0.1)
         metrics = ppg_procgen.auxiliary_epoch(agent, optimizer, buffer, args)
-        assert metrics["kl_loss"][0].abs() < 1e-6  # case 22
+        assert metrics[0]["kl_loss"].abs() < 1e-6  # case 22
         weights.append(torch.cat([weight.flatten() for weight in agent.parameters()]))
     assert torch.equal(*weights)
 
@@ -193,12 +195,88 @@ def test_gradient_flow(arch):
 
 
 @BOTH
-def test_check_finite_names_the_quantity_and_the_step(module):
+def test_log_names_the_quantity_that_is_not_finite_and_the_step(module):
     agent = module.Agent()
-    module.check_finite({"losses/value_loss": 1.0}, agent, 1024)
+    module.log(Mock(), {"losses/value_loss": 1.0}, agent, 1024)
     with pytest.raises(FloatingPointError, match=r"losses/value_loss.*1,024"):
-        module.check_finite({"losses/value_loss": math.nan}, agent, 1024)
+        module.log(Mock(), {"losses/value_loss": math.nan}, agent, 1024)
     with torch.no_grad():
         agent.policy_head.bias[3] = math.inf
     with pytest.raises(FloatingPointError, match=r"policy_head.bias.*2,048"):
-        module.check_finite({}, agent, 2048)
+        module.log(Mock(), {}, agent, 2048)
+
+
+def gradients(agent):
+    """The gradient of each parameter that has one."""
+    return {name: w.grad.clone() for name, w in agent.named_parameters() if w.grad is not None}
+
+
+def assert_same_step(before, after):
+    """Gradients and metrics of a step agree but for rounding: (gradients, metrics) twice."""
+    assert before[0].keys() == after[0].keys() and len(before[1]) == len(after[1]) == 1
+    for name, gradient in before[0].items():
+        scale = gradient.abs().max().item()
+        torch.testing.assert_close(after[0][name], gradient, rtol=0, atol=1e-4 * scale)
+    for name, value in before[1][0].items():
+        torch.testing.assert_close(after[1][0][name], value, rtol=1e-5, atol=1e-6)
+
+
+@BOTH
+@pytest.mark.parametrize("size", [1, 5, 12])
+def test_micro_batches_add_up_to_the_minibatch_in_the_policy_phase(module, size):
+    """Case 27, with a size that does not divide the 12 states among them."""
+    results = []
+    for micro_batch_size in (100, size):
+        torch.manual_seed(0)
+        agent = module.Agent()
+        sgd = torch.optim.SGD(agent.parameters(), lr=0.1)
+        args = module.Args(num_minibatches=1, micro_batch_size=micro_batch_size)
+        epochs = dict(update_epochs=1) if module is ppo_procgen else dict(kl_penalty=1.0)
+        args = replace(args, **epochs)
+        metrics = module.policy_phase(agent, {"policy": sgd}, segment(4, 4, 3), args)
+        results.append((gradients(agent), metrics))
+    assert_same_step(*results)
+
+
+@pytest.mark.parametrize("size", [1, 5, 12])
+def test_micro_batches_add_up_to_the_minibatch_in_the_auxiliary_phase(size):
+    """Case 27."""
+    results = []
+    for micro_batch_size in (100, size):
+        torch.manual_seed(0)
+        agent = ppg_procgen.Agent()
+        sgd = torch.optim.SGD(agent.parameters(), lr=0.1)
+        args = ppg_procgen.Args(micro_batch_size=micro_batch_size)
+        buffer = aux_buffer(agent, args)
+        with torch.no_grad():  # leave pi_old, so that the KL has a gradient
+            agent.policy_head.weight.mul_(3)
+        metrics = ppg_procgen.auxiliary_epoch(agent, sgd, buffer, args)
+        results.append((gradients(agent), metrics))
+    assert results[0][1][0]["kl_loss"] > 1e-4
+    assert_same_step(*results)
+
+
+@BOTH
+def test_micro_batches_are_small_on_a_cpu(module):
+    """128 states at a time by default, all of the minibatch exactly once."""
+    inds = torch.randperm(300)
+    parts = list(module.micro_batches({"x": torch.arange(300)}, inds, module.Args()))
+    assert [len(mb["x"]) for mb, _ in parts] == [128, 128, 44]
+    assert torch.equal(torch.cat([mb["x"] for mb, _ in parts]), inds)
+    assert sum(share for _, share in parts) == pytest.approx(1)
+
+
+@BOTH
+def test_bf16_encoder_rounds_and_the_rest_does_not(module):
+    """bfloat16 has 8 bits: features within 2 %, everything after them in float32."""
+    torch.manual_seed(0)
+    exact, rounded = module.Encoder(), module.Encoder(bf16=True)
+    rounded.load_state_dict(exact.state_dict())
+    obs = segment(5, 4, 4)["obs"].flatten(0, 1)
+    want, features = exact(obs), rounded(obs)
+    assert features.dtype == torch.float32 and not torch.equal(want, features)
+    assert (features - want).norm() < 0.02 * want.norm()
+    agent = module.Agent(bf16=True)
+    assert all(output.dtype == torch.float32 for output in agent(obs))
+    agent(obs)[1].sum().backward()
+    assert all(gradient.dtype == torch.float32 for gradient in gradients(agent).values())

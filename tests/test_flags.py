@@ -446,5 +446,5 @@ def test_old_logits_are_of_the_end_of_the_policy_phase(calls):
         for epoch in epochs:
             assert torch.equal(epoch.data["old_logits"], old.result)
         # So the first step's divergence is 0, but not that of later epochs.
-        divergences = [epoch.result["kl_loss"][0].item() for epoch in epochs]
+        divergences = [epoch.result[0]["kl_loss"].item() for epoch in epochs]
         assert abs(divergences[0]) < 1e-6 and min(divergences[1:]) > 1e-5

@@ -142,7 +142,7 @@ def test_losses_and_gradients(module, case, monkeypatch):
     args = args_of(module, case)
     monkeypatch.setattr(torch.optim.Adam, "step", lambda self: None)  # keep the gradients
     metrics = module.policy_phase(agent, adams(agent, 0.0), batch, args)
-    last = {name: x[0].item() for name, x in metrics.items()}
+    last = {name: x.item() for name, x in metrics[0].items()}
     close(last["policy_loss"], case["diags"]["pg"])
     close(last["value_loss"], case["loss_vf"])
     close(last["entropy"], case["diags"]["entropy"])
@@ -164,9 +164,7 @@ def test_policy_phase(module, case, monkeypatch):
     else:
         args = args_of(module, case, update_epochs=case["e_pi"])
     metrics = module.policy_phase(agent, adams(agent, case["lr"]), batch, args)
-    last = {
-        name: torch.stack(x[-case["nminibatch"] :]).mean().item() for name, x in metrics.items()
-    }
+    last = module.means(metrics[-case["nminibatch"] :], "")
     close(last["policy_loss"], case["last_epoch"]["pg"], rtol=1e-4)
     close(last["value_loss"], case["last_epoch"]["loss_vf"], rtol=1e-4)
     close(last["entropy"], case["last_epoch"]["entropy"], rtol=1e-4)
@@ -195,10 +193,7 @@ def test_auxiliary_phase(case, monkeypatch):
     optimizer = torch.optim.Adam(agent.parameters(), lr=case["lr"], eps=1e-8)
     losses = []
     for _ in range(case["n_aux_epochs"]):
-        metrics = ppg_procgen.auxiliary_epoch(agent, optimizer, buffer, args)
-        losses += [
-            dict(zip(metrics, step, strict=True)) for step in zip(*metrics.values(), strict=True)
-        ]
+        losses += ppg_procgen.auxiliary_epoch(agent, optimizer, buffer, args)
     assert len(losses) == len(case["minibatch_losses"])
     # In the first minibatch pi is pi_old: the policy head's gradient is rounding noise, of which
     # Adam's first step makes steps of +-lr.
