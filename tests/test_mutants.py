@@ -12,7 +12,9 @@ BOTH = ("ppo_procgen.py", "ppg_procgen.py")
 PPG = ("ppg_procgen.py",)
 
 MUTANTS = [  # name, scripts, line as it is, line with the fault
-    ("gradients kept between phases", BOTH, "    optimizer.zero_grad()\n", "    pass\n"),
+    ("gradients kept", ("ppo_procgen.py",), 'optimizers["policy"].zero_grad()', "pass"),
+    ("gradients kept in the policy phase", PPG, "optimizers[optimizer].zero_grad()", "pass"),
+    ("gradients kept in the auxiliary phase", PPG, "        optimizer.zero_grad()", "        pass"),
     ("value loss halved twice", BOTH, "return 0.5 * (values", "return 0.25 * (values"),
     ("reward discount is gamma", BOTH, "rewards[:, t] + 0.99 *", "rewards[:, t] + 0.999 *"),
     ("rewards centred", BOTH, "(rewards / math.sqrt", "((rewards - self.mean) / math.sqrt"),
@@ -20,7 +22,7 @@ MUTANTS = [  # name, scripts, line as it is, line with the fault
     ("no clipping", BOTH, "if clip_coef > 0:", "if clip_coef > 9:"),
     ("clipped the wrong way", BOTH, "torch.min(surrogate", "torch.max(surrogate"),
     ("entropy punished", BOTH, "-L_clip - args.ent_coef", "-L_clip + args.ent_coef"),
-    ("observations not scaled", BOTH, "torch.channels_last) / 255", "torch.channels_last) / 1"),
+    ("observations not scaled", BOTH, "else torch.float32) / 255", "else torch.float32) / 1"),
     ("no relu before the dense layer", BOTH, "x = F.relu(x).flatten", "x = x.flatten"),
     ("heads too large", BOTH, "NUM_ACTIONS), 0.1)", "NUM_ACTIONS), 1.0)"),
     (
@@ -51,8 +53,8 @@ MUTANTS = [  # name, scripts, line as it is, line with the fault
     (
         "KL reversed",
         PPG,
-        "(old_logits.exp() * (old_logits - logits))",
-        "(logits.exp() * (logits - old_logits))",
+        "(old_logits.softmax(-1) * (old_logits - logits))",
+        "(logits.softmax(-1) * (logits - old_logits))",
     ),
     ("no stop-gradient", PPG, 'x.detach() if self.arch == "detach" else x', "x"),
     (
@@ -67,6 +69,25 @@ MUTANTS = [  # name, scripts, line as it is, line with the fault
         PPG,
         "% args.n_pi == 0 and iteration < num_iterations",
         "% args.n_pi == 0",
+    ),
+    (
+        "micro-batches not weighted in PPO",
+        ("ppo_procgen.py",),
+        "(share * loss).backward()",
+        "loss.backward()",
+    ),
+    ("last micro-batch only", BOTH, "yield mb, len(inds) / len(mb_inds)", "yield mb, 1.0"),
+    (
+        "old logits of the new policy",
+        PPG,
+        'KL = kl_divergence(mb["old_logits"],',
+        "KL = kl_divergence(logits.detach(),",
+    ),
+    (
+        "returns of the wrong rollout",
+        PPG,
+        "aux_obs[slot], aux_returns[slot]",
+        "aux_obs[slot], aux_returns[0]",
     ),
     ("true value untrained", PPG, "args.vf_true_weight * L_value", "0 * L_value"),
 ]
