@@ -100,7 +100,7 @@ def test_kl_divergence_direction():
     want = 0.9 * math.log(0.9 / 0.5) + 0.1 * math.log(0.1 / 0.5)
     assert ppg_procgen.kl_divergence(old.log(), new.log()).item() == pytest.approx(want)
     log_ratio = torch.tensor([1.0, -3.0])
-    assert ppg_procgen.kl_penalty(log_ratio).item() == pytest.approx(2.5)
+    assert ppg_procgen.kl_estimate(log_ratio).item() == pytest.approx(2.5)
 
 
 @BOTH

@@ -135,6 +135,7 @@ def started(module, flags):
     with sandbox() as patch:
         patch.setitem(sys.modules, "wandb", wandb)
         patch.setattr(torch.cuda, "is_available", lambda: True)
+        patch.setattr(torch.cuda, "mem_get_info", lambda: (10**9, 10**9))
         patch.setattr(module, "Agent", FakeAgent)
         patch.setattr("procgen.ProcgenGym3Env", games)
         with pytest.raises(Stop):

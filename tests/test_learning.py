@@ -10,6 +10,7 @@ from tiny_env import CHANCE, MEAN_LENGTH, TinyEnv
 FLAGS = dict(num_envs=32, num_steps=8, num_minibatches=4, gamma=0.5, learning_rate=1e-3)
 FLAGS |= dict(ent_coef=0.003, anneal_lr=True, cuda=False)
 PPG_FLAGS = dict(arch="detach", e_pi=3, e_v=3, n_pi=2, e_aux=1, aux_learning_rate=1e-3)
+PPG_FLAGS |= dict(aux_minibatch_rollouts=16)  # 128 states; with 32 some seeds forget the game
 PPO = pytest.param(ppo_procgen, FLAGS, id="ppo")
 PPG = pytest.param(ppg_procgen, FLAGS | PPG_FLAGS, id="ppg")
 PPG_DUAL = pytest.param(ppg_procgen, FLAGS | PPG_FLAGS | dict(arch="dual"), id="ppg-dual")
@@ -45,7 +46,7 @@ def test_learns(run, module, flags):
     returns = run(module, flags, iterations=9)["charts/episodic_return"]
     assert returns[0] < 3 * CHANCE
     # The best constant action has 1/3 of the optimum, chance 1/15. Without --anneal-lr the large
-    # learning rate makes the policy worse again after its best. Seeds 1 to 3 end above 0.95.
+    # learning rate makes the policy worse again after its best. Seeds 1 to 4 end above 0.93.
     assert returns[-1] > 0.9 * MEAN_LENGTH
 
 

@@ -56,7 +56,7 @@ MUTANTS = [  # name, scripts, line as it is, line with the fault
         "(old_logits.softmax(-1) * (old_logits - logits))",
         "(logits.softmax(-1) * (logits - old_logits))",
     ),
-    ("no stop-gradient", PPG, 'x.detach() if self.arch == "detach" else x', "x"),
+    ("no stop-gradient", PPG, "x_value = x.detach()", "pass"),
     (
         "policy epochs first",
         PPG,
@@ -86,8 +86,8 @@ MUTANTS = [  # name, scripts, line as it is, line with the fault
     (
         "returns of the wrong rollout",
         PPG,
-        "aux_obs[slot], aux_returns[slot]",
-        "aux_obs[slot], aux_returns[0]",
+        "aux_obs[slot : slot + args.num_envs] = obs",
+        "aux_obs[: args.num_envs] = obs",
     ),
     ("true value untrained", PPG, "args.vf_true_weight * L_value", "0 * L_value"),
 ]
