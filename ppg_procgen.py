@@ -273,6 +273,7 @@ def check_args(args):
 # torchrun starts this program once per worker. Each plays its own games; all train one agent.
 RANK = int(os.environ.get("RANK", 0))  # of this worker; the worker with rank 0 speaks for all
 NUM_WORKERS = int(os.environ.get("WORLD_SIZE", 1))
+NUM_LOCAL_WORKERS = int(os.environ.get("LOCAL_WORLD_SIZE", 1))  # on this machine
 
 
 def worker_seed(args):
@@ -777,7 +778,8 @@ def train(args):
     num_epochs = args.e_pi if args.e_pi == args.e_v else args.e_pi + args.e_v
     num_updates = num_iterations * num_epochs * args.num_minibatches
     work = total_steps * (1 + 3 * num_epochs)  # in forward passes; a gradient costs three
-    obs_size = batch_size * math.prod(OBS_SHAPE)  # bytes, of all workers
+    obs_size = args.num_envs * args.num_steps * math.prod(OBS_SHAPE)  # bytes, of one worker
+    memory = memory_size() / NUM_LOCAL_WORKERS
     # Published code: no auxiliary phase when the budget is used up.
     num_phases = (num_iterations - 1) // args.n_pi if args.e_aux else 0
     aux_size = args.n_pi * obs_size if num_phases else 0
@@ -787,15 +789,15 @@ def train(args):
     aux_device = device
     if device.type == "cuda" and aux_size > 0.8 * torch.cuda.mem_get_info()[0]:
         aux_device = torch.device("cpu")
-    if aux_device.type == "cpu" and aux_size and obs_size + aux_size > memory_size():
+    if aux_device.type == "cpu" and aux_size and obs_size + aux_size > memory:
         raise UsageError(
             f"--n-pi {args.n_pi}: lower it, --num-envs or --num-steps; rollout and auxiliary buffer"
-            f" need {(obs_size + aux_size) / 1e9:,.2f} GB, memory is {memory_size() / 1e9:,.2f} GB"
+            f" need {(obs_size + aux_size) / 1e9:,.2f} GB, memory is {memory / 1e9:,.2f} GB"
         )
-    if obs_size > memory_size():
+    if obs_size > memory:
         raise UsageError(
             f"--num-envs {args.num_envs}, --num-steps {args.num_steps}: lower them; a rollout's "
-            f"images need {obs_size / 1e9:,.2f} GB, the memory has {memory_size() / 1e9:,.2f} GB"
+            f"images need {obs_size / 1e9:,.2f} GB, the memory has {memory / 1e9:,.2f} GB"
         )
 
     run_dir, writer = open_run(args)
@@ -819,7 +821,7 @@ def train(args):
         f"{num_iterations:,} iterations of {workers}{args.num_envs} x {args.num_steps} steps: "
         f"{total_steps:,} steps, {num_updates:,} gradient steps\n"
         f"{num_phases:,} auxiliary phases, one after every {args.n_pi} iterations if more follow: "
-        f"{num_aux_updates:,} gradient steps, {aux_size / 1e9:,.2f} GB of buffer\n"
+        f"{num_aux_updates:,} gradient steps, {NUM_WORKERS * aux_size / 1e9:,.2f} GB of buffer\n"
         f"written to {run_dir}"
     )
     if args.start_level and not args.num_levels:
@@ -847,9 +849,11 @@ def train(args):
     bar_format = "{percentage:3.0f}%|{bar:20}| {desc} [{elapsed}<{remaining}]"
     quiet = True if RANK > 0 else None  # None: a bar only on a terminal
     progress = tqdm(total=work, bar_format=bar_format, disable=quiet)
-    tick = progress.update
     start_time, global_step = time.time(), 0
     _, observation, first = envs.observe()
+
+    def tick(passes):
+        progress.update(NUM_WORKERS * passes)
 
     for iteration in range(1, num_iterations + 1):
         if args.anneal_lr:
@@ -878,7 +882,7 @@ def train(args):
             episodes += episode[first].tolist()
             episode[first] = 0
         global_step += batch_size
-        tick(batch_size)
+        tick(args.num_envs * args.num_steps)
 
         # ------------------------------------------------------------------------- Advantages
         with torch.no_grad():

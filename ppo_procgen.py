@@ -255,6 +255,7 @@ def check_args(args):
 # torchrun starts this program once per worker. Each plays its own games; all train one agent.
 RANK = int(os.environ.get("RANK", 0))  # of this worker; the worker with rank 0 speaks for all
 NUM_WORKERS = int(os.environ.get("WORLD_SIZE", 1))
+NUM_LOCAL_WORKERS = int(os.environ.get("LOCAL_WORLD_SIZE", 1))  # on this machine
 
 
 def worker_seed(args):
@@ -678,11 +679,12 @@ def train(args):
     num_epochs = args.update_epochs
     num_updates = num_iterations * num_epochs * args.num_minibatches
     work = total_steps * (1 + 3 * num_epochs)  # in forward passes; a gradient costs three
-    obs_size = batch_size * math.prod(OBS_SHAPE)  # bytes, of all workers
-    if obs_size > memory_size():
+    obs_size = args.num_envs * args.num_steps * math.prod(OBS_SHAPE)  # bytes, of one worker
+    memory = memory_size() / NUM_LOCAL_WORKERS
+    if obs_size > memory:
         raise UsageError(
             f"--num-envs {args.num_envs}, --num-steps {args.num_steps}: lower them; a rollout's "
-            f"images need {obs_size / 1e9:,.2f} GB, the memory has {memory_size() / 1e9:,.2f} GB"
+            f"images need {obs_size / 1e9:,.2f} GB, the memory has {memory / 1e9:,.2f} GB"
         )
 
     run_dir, writer = open_run(args)
@@ -721,9 +723,11 @@ def train(args):
     bar_format = "{percentage:3.0f}%|{bar:20}| {desc} [{elapsed}<{remaining}]"
     quiet = True if RANK > 0 else None  # None: a bar only on a terminal
     progress = tqdm(total=work, bar_format=bar_format, disable=quiet)
-    tick = progress.update
     start_time, global_step = time.time(), 0
     _, observation, first = envs.observe()
+
+    def tick(passes):
+        progress.update(NUM_WORKERS * passes)
 
     for iteration in range(1, num_iterations + 1):
         if args.anneal_lr:
@@ -752,7 +756,7 @@ def train(args):
             episodes += episode[first].tolist()
             episode[first] = 0
         global_step += batch_size
-        tick(batch_size)
+        tick(args.num_envs * args.num_steps)
 
         # ------------------------------------------------------------------------- Advantages
         with torch.no_grad():
