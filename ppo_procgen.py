@@ -86,15 +86,15 @@ class Limits:
     """The smallest and the largest value a flag may have."""
 
     low: float
-    high: float = math.inf
+    high: float
 
 
 def parse_integer(words):
     """The integer in a flag's one word, which may be written as 25e6; ValueError for 2.5."""
-    number = float(words[0])
-    if not number.is_integer():
-        raise ValueError(f"{words[0]} is not an integer")
-    return int(number)
+    with contextlib.suppress(ValueError):  # of float("25M")
+        if float(words[0]).is_integer():
+            return int(float(words[0]))
+    raise ValueError(f"{words[0]} is not an integer, such as 25000000 or 25e6")
 
 
 Integer = tyro.constructors.PrimitiveConstructorSpec(
@@ -104,9 +104,11 @@ Integer = tyro.constructors.PrimitiveConstructorSpec(
     is_instance=lambda x: isinstance(x, int),
     str_from_instance=lambda x: [str(x)],
 )
-Count = Annotated[int, Limits(1), Integer]  # 1, 2, 3, ...
+Count = Annotated[int, Limits(1, 10**6), Integer]  # 1, 2, 3, ...
+Steps = Annotated[int, Limits(1, 10**15), Integer]
 Number = Annotated[int, Limits(0, 2**31 - 1), Integer]  # 0, 1, 2, ... within Procgen's 32 bits
-Coefficient = Annotated[float, Limits(0)]
+Threads = Annotated[int, Limits(0, 1024), Integer]
+Coefficient = Annotated[float, Limits(0, 1e30)]  # well within float32
 Fraction = Annotated[float, Limits(0, 1)]
 
 
@@ -141,10 +143,10 @@ class Args:
     """number of the first training level, with --num-levels"""
     num_envs: Count = 64
     """environments stepped together (N; paper: 256, as 4 workers of 64)"""
-    num_threads: Number = 4
+    num_threads: Threads = 4
     """threads that step the games; 0 = the main thread does"""
 
-    total_timesteps: Count = 25_000_000
+    total_timesteps: Steps = 25_000_000
     """environment steps in total, rounded up to whole rollouts (paper: 100e6)"""
     learning_rate: Coefficient = 5e-4
     """Adam's step size (paper: 5e-4)"""
@@ -190,13 +192,14 @@ def parse_args(argv=None):
     stderr = io.StringIO()
     try:
         with contextlib.redirect_stderr(stderr):
-            args = tyro.cli(Args, args=argv, description=__doc__.split("\n", 1)[0])
+            args = tyro.cli(Args, args=argv, description=(__doc__ or "").split("\n", 1)[0])
     except SystemExit as stop:
         if not stop.code:  # --help
             raise
-        # tyro draws a box around its message: keep the words, in one line.
-        lines = [line.strip("│ ") for line in stderr.getvalue().splitlines()]
-        words = " ".join(line for line in lines if not re.match("[╭╰─]|For full helptext", line))
+        # tyro draws a coloured box around its message: keep the words, in one line.
+        text = re.sub(r"\x1b\[[0-9;]*m|[│|]", "", stderr.getvalue())
+        lines = [line.strip() for line in text.splitlines() if not re.search("[─-]{8}", line)]
+        words = re.split("Argument helptext|For full helptext", " ".join(lines))[0].strip()
         raise UsageError(f"{words} (see --help)") from None
     check_args(args)
     return args
@@ -210,11 +213,12 @@ def check_args(args):
         if get_origin(hint) is Literal and value not in get_args(hint):
             raise UsageError(f"{flag}: choose from {', '.join(get_args(hint))}")
         for limits in (extra for extra in get_args(hint) if isinstance(extra, Limits)):
-            if not (limits.low <= value <= limits.high and math.isfinite(value)):
-                most = f" and at most {limits.high}" if limits.high < math.inf else ""
-                raise UsageError(f"{flag}: must be a number of at least {limits.low}{most}")
+            if not limits.low <= value <= limits.high:
+                range_ = f"at least {limits.low:,} and at most {limits.high:,}"
+                raise UsageError(f"{flag}: must be a number of {range_}")
     if args.env_id not in GAMES:
-        close = difflib.get_close_matches(args.env_id.lower(), GAMES, n=1)
+        name = args.env_id.lower()
+        close = [game for game in GAMES if game in name] or difflib.get_close_matches(name, GAMES)
         guess = f"did you mean {close[0]}? " if close else ""
         raise UsageError(f"--env-id {args.env_id}: {guess}The games are {', '.join(GAMES)}")
     mode = args.distribution_mode
@@ -239,7 +243,11 @@ def check_args(args):
         raise UsageError(
             f"--num-minibatches {args.num_minibatches}: must divide --num-envs {args.num_envs}"
         )
-    if not args.exp_name or set(args.exp_name) & set("/\\\0"):
+    if (
+        not args.exp_name.strip()
+        or not args.exp_name.isprintable()
+        or set(args.exp_name) & set("/\\")
+    ):
         raise UsageError(f"--exp-name {args.exp_name!r}: must be the name of a directory, no path")
     if args.track and not find_spec("wandb"):
         raise UsageError("--track: needs Weights & Biases, which `pip install wandb` installs")
@@ -353,11 +361,11 @@ def open_run(args):
         project, entity = args.wandb_project_name, args.wandb_entity
         wandb.init(project=project, entity=entity, name=run_dir.name, sync_tensorboard=True)
         wandb.config.update(asdict(args))
-    (run_dir / "args.json").write_text(json.dumps(asdict(args), indent=2) + "\n")
+    (run_dir / "args.json").write_text(json.dumps(asdict(args), indent=2) + "\n", "utf-8")
     writer = SummaryWriter(run_dir.absolute())
     rows = [f"|{name}|{value}|" for name, value in asdict(args).items()]
     writer.add_text("hyperparameters", "\n".join(["|flag|value|", "|-|-|", *rows]))
-    writer.add_text("source", f"```python\n{Path(__file__).read_text()}\n```")
+    writer.add_text("source", f"```python\n{Path(__file__).read_text('utf-8')}\n```")
     return run_dir, writer
 
 
@@ -560,8 +568,9 @@ def value_loss(values, returns):
 
 def explained_variance(values, returns):
     """1 - Var[V_targ - V] / Var[V_targ]; 0 where the targets do not vary."""
-    variance, unexplained = moments(returns)[1].item(), moments(returns - values)[1].item()
-    return 1 - unexplained / variance if variance > 0 else 0.0
+    (mean, variance), unexplained = moments(returns), moments(returns - values)[1]
+    constant = variance <= 1e-12 * mean.square()  # the variance is rounding
+    return 0.0 if constant else (1 - unexplained / variance).item()
 
 
 # ============================== Training =========================================================
@@ -642,7 +651,7 @@ def policy_phase(agent, optimizers, batch, args, tick=lambda passes: None):
 
                 add_up(mb_metrics, share, value_loss=L_value)
                 add_up(mb_metrics, share, policy_loss=-L_clip, entropy=S)
-                clipfrac = ((ratio - 1).abs() > args.clip_coef).float().mean()
+                clipfrac = ((ratio - 1).abs() > (args.clip_coef or math.inf)).float().mean()
                 # Two estimates of KL[pi_old, pi], http://joschu.net/blog/kl-approx.html
                 kl, old_kl = (ratio - 1 - logratio).mean(), -logratio.mean()
                 add_up(mb_metrics, share, approx_kl=kl, old_approx_kl=old_kl, clipfrac=clipfrac)
@@ -703,8 +712,8 @@ def train(args):
     announce(
         f"{args.env_id}, {args.distribution_mode}, {levels if args.num_levels else everything}, "
         f"seed {args.seed}, on {device}\n"
-        f"{num_iterations:,} iterations of {workers}{args.num_envs} x {args.num_steps} steps: "
-        f"{total_steps:,} steps, {num_updates:,} gradient steps\n"
+        f"iterations: {num_iterations:,} of {workers}{args.num_envs} x {args.num_steps} steps "
+        f"({total_steps:,} steps, {num_updates:,} gradient steps)\n"
         f"written to {run_dir}"
     )
     if args.start_level and not args.num_levels:
@@ -719,14 +728,16 @@ def train(args):
 
     reward_normalizer = RewardNormalizer(args.num_envs)
     episode = np.zeros((args.num_envs, 2))  # return and length so far
-    last_episodes, num_episodes, result = deque(maxlen=100), 0, "no episode ended yet"
-    bar_format = "{percentage:3.0f}%|{bar:20}| {desc} [{elapsed}<{remaining}]"
+    last_episodes, num_episodes, result = deque(maxlen=100), 0, "no episode ended"
+    bar_format = "{percentage:3.0f}%|{bar:10}| {desc} [{elapsed}<{remaining}]"
     quiet = True if RANK > 0 else None  # None: a bar only on a terminal
     progress = tqdm(total=work, bar_format=bar_format, disable=quiet)
-    start_time, global_step = time.time(), 0
+    start_time, global_step, done = time.time(), 0, 0
     _, observation, first = envs.observe()
 
     def tick(passes):
+        nonlocal done
+        done += NUM_WORKERS * passes
         progress.update(NUM_WORKERS * passes)
 
     for iteration in range(1, num_iterations + 1):
@@ -743,7 +754,9 @@ def train(args):
             dones[:, step] = torch.from_numpy(first)  # 1 where next_obs starts an episode
             with torch.no_grad():
                 logits, values[:, step] = agent(next_obs)
-                action = torch.multinomial(logits.exp(), 1)  # (N, 1)
+                # A sample of pi, by the Gumbel-max trick: it waits for no GPU and stops at no NaN.
+                noise = -torch.empty_like(logits).exponential_().log()
+                action = (logits + noise).argmax(1, keepdim=True)  # (N, 1)
             actions[:, step] = action.squeeze(1)
             logprobs[:, step] = logits.gather(1, action).squeeze(1)
 
@@ -794,7 +807,7 @@ def train(args):
             result = f"return {mean_return:.2f}"
         log(writer, scalars, agent, global_step)
         status = f"step {global_step:,}, {result}, {scalars['charts/SPS']:,.0f} steps/s"
-        seconds_left = round((total_steps - global_step) / scalars["charts/SPS"])
+        seconds_left = round((time.time() - start_time) * (work - done) / done)
         report(progress, status, f", {timedelta(seconds=seconds_left)} left")
 
     # ---------------------------------------------------------------------------------- End
@@ -817,6 +830,11 @@ if __name__ == "__main__":
         if RANK == 0:
             print(f"{Path(__file__).name}: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        if RANK == 0:
+            print(f"\n{Path(__file__).name}: interrupted", file=sys.stderr)
+        sys.exit(130)  # as shells report Ctrl-C
     except FloatingPointError as error:
-        print(f"{Path(__file__).name}: stopped, {error}", file=sys.stderr)
+        if RANK == 0:
+            print(f"{Path(__file__).name}: stopped, {error}", file=sys.stderr)
         sys.exit(1)

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -126,7 +127,7 @@ def test_less_than_one_phase_trains_everything_and_says_so(here, capsys):
     agent = train(ppg_procgen, "--n-pi 32 --total-timesteps 300")
     out, logged = capsys.readouterr().out, scalars(here)
     start = out[: out.index("step 128")]
-    assert "warning: no auxiliary phase" in start and "0 auxiliary phases" in start
+    assert "warning: no auxiliary phase" in start and "auxiliary phases: 0," in start
     assert [step for step, _ in logged["losses/policy_loss"]] == [128, 256, 384]
     assert not [tag for tag in logged if "aux" in tag]
     torch.manual_seed(1)
@@ -141,8 +142,8 @@ def test_plan_of_100000_steps_with_defaults(here, monkeypatch, capsys):
     with pytest.raises(Stop):
         ppg_procgen.train(ppg_procgen.parse_args(["--total-timesteps", "100000"]))
     out = capsys.readouterr().out
-    assert "7 iterations of 64 x 256 steps: 114,688 steps" in out
-    assert "0 auxiliary phases" in out
+    assert "iterations: 7 of 64 x 256 steps (114,688 steps" in out
+    assert "auxiliary phases: 0," in out
     assert "warning: no auxiliary phase" in out and "524,288" in out
 
 
@@ -163,12 +164,12 @@ def test_nothing_is_dropped_silently(annealed, module):
     """Row 2: the plan is printed first, and the log ends where the plan says."""
     out, logged = annealed
     start = out[: out.index("step 128")]
-    assert "5 iterations of 8 x 16 steps: 640 steps" in start
+    assert "iterations: 5 of 8 x 16 steps (640 steps" in start
     for tag in "losses/policy_loss", "losses/value_loss", "charts/SPS":
         assert [step for step, _ in logged[tag]] == [128, 256, 384, 512, 640]
     assert "finished 640 steps" in out
     if module is ppg_procgen:
-        assert "2 auxiliary phases" in start
+        assert "auxiliary phases: 2," in start
         assert [step for step, _ in logged["losses/aux/kl_loss"]] == [256, 512]
 
 
@@ -260,6 +261,63 @@ def test_scientific_notation(module):
     args = module.parse_args("--total-timesteps 25e6 --num-levels 2e2".split())
     assert (args.total_timesteps, args.num_levels) == (25_000_000, 200)
     assert isinstance(args.total_timesteps, int)
+
+
+@both
+@pytest.mark.parametrize(
+    "words, want",
+    [
+        ("--seed 1.5", "Error parsing --seed: 1.5 is not an integer, such as 25000000 or 25e6"),
+        ("--no-such-flag 1", "Unrecognized options: --no-such-flag"),
+        ("--seed", "Missing value for argument '--seed'. Expected 1 values."),
+    ],
+)
+@pytest.mark.parametrize("environment", [{"FORCE_COLOR": "1"}, {"COLUMNS": "30"}, {"LC_ALL": "C"}])
+def test_refusal_has_no_box_and_no_colour(module, words, want, environment, monkeypatch):
+    """Row 8: tyro draws both, each terminal differently."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    text = refusal(module, words)
+    assert want in text and text.endswith(" (see --help)")
+    assert not re.search("[\x1b─│╭╰|]|--{7}|helptext", text)
+
+
+@both
+def test_extreme_values_are_refused(module):
+    """Row 8, its whole kind: what would overflow later, in torch, in Procgen or in a message."""
+    words = [
+        "--num-threads 1e5",
+        "--total-timesteps 1e18",
+        "--num-steps 1e304",
+        "--clip-coef 1e300",
+    ]
+    words += ["--learning-rate 1e300", "--num-steps 1e400", "--exp-name a\nb", "--exp-name \udcff"]
+    for flag, value in (word.split(" ", 1) for word in words):
+        with pytest.raises(module.UsageError) as refused:
+            module.parse_args([f"{flag}={value}"])
+        assert flag in str(refused.value) and "\n" not in str(refused.value)
+
+
+@both
+def test_divergence_stops_the_run_with_step_and_quantity(module, here):
+    """Row 29: weights so large, but finite, that the next forward pass is not."""
+    flags = "--num-minibatches 1 --learning-rate 1e15 --total-timesteps 300"
+    epochs = " --update-epochs 1" if module is ppo_procgen else ""
+    with pytest.raises(FloatingPointError, match=r"losses/\w+ is NaN or infinite at step 256"):
+        train(module, flags + epochs)
+
+
+def test_time_left_counts_the_auxiliary_phases(here, capsys, monkeypatch):
+    """4 iterations of 4 forward passes per step, after each of the first 3 a phase of 19 more."""
+    clock = iter(range(10**6))
+    monkeypatch.setattr(ppg_procgen.time, "time", lambda: next(clock))
+    train(ppg_procgen, "--n-pi 1 --total-timesteps 512 --num-minibatches 1")
+    line = next(line for line in capsys.readouterr().out.splitlines() if line[:9] == "step 128,")
+    hours, minutes, seconds = map(int, line.split(", ")[-1].split(" ")[0].split(":"))
+    assert hours == 0
+    # As many times the seconds so far (few: the clock ticks once per look) as passes are left.
+    assert (60 * minutes + seconds) % (3 * 4 + 3 * 19) in range(0, 69, 4)
+    assert 60 * minutes + seconds >= (3 * 4 + 3 * 19) / 4
 
 
 @both
@@ -374,7 +432,7 @@ def test_no_noise_at_the_start(alone, module):
     _, result = alone
     assert result.stderr == ""
     assert result.stdout.startswith("starpilot, easy, all levels, seed 1, on ")
-    starts = "starpilot,", "1 iterations", "0 auxiliary", "written to", "warning: no aux", "step "
+    starts = "starpilot,", "iterations: 1 ", "auxiliary phases: 0,", "written to", "warning: no aux", "step "
     starts += ("finished 128 steps",)
     assert [x for x in result.stdout.splitlines() if not x.startswith(starts)] == []
 

@@ -93,6 +93,7 @@ def test_entropy_value_loss_and_explained_variance(module):
     assert module.value_loss(values, returns).item() == pytest.approx(0.5 * (1 + 4) / 2)
     assert module.explained_variance(values, returns) == pytest.approx(1 - 0.25 / 1)
     assert module.explained_variance(values, torch.ones(2)) == 0
+    assert module.explained_variance(torch.randn(64, 256), torch.full((64, 256), 0.1)) == 0
 
 
 def test_kl_divergence_direction():

@@ -85,7 +85,7 @@ def test_run_of_two_workers(module, tmp_path):
         cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    assert "3 iterations of 2 workers x 8 x 16 steps: 768 steps" in result.stdout
+    assert "iterations: 3 of 2 workers x 8 x 16 steps (768 steps" in result.stdout
     assert result.stdout.count("finished 768 steps") == 1
     (run_dir,) = (tmp_path / "runs").iterdir()
     assert len(list(run_dir.glob("events*"))) == 1
