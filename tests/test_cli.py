@@ -432,7 +432,14 @@ def test_no_noise_at_the_start(alone, module):
     _, result = alone
     assert result.stderr == ""
     assert result.stdout.startswith("starpilot, easy, all levels, seed 1, on ")
-    starts = "starpilot,", "iterations: 1 ", "auxiliary phases: 0,", "written to", "warning: no aux", "step "
+    starts = (
+        "starpilot,",
+        "iterations: 1 ",
+        "auxiliary phases: 0,",
+        "written to",
+        "warning: no aux",
+        "step ",
+    )
     starts += ("finished 128 steps",)
     assert [x for x in result.stdout.splitlines() if not x.startswith(starts)] == []
 
