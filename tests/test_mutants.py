@@ -26,12 +26,13 @@ MUTANTS = [  # name, scripts, line as it is, line with the fault
     ("no relu before the dense layer", BOTH, "x = F.relu(x).flatten", "x = x.flatten"),
     ("heads too large", BOTH, "NUM_ACTIONS), 0.1)", "NUM_ACTIONS), 1.0)"),
     (
-        "unbiased deviation",
+        "advantages not scaled",
         BOTH,
-        "returns.var(correction=0).item()\n        batch_count",
-        "returns.var().item()\n        batch_count",
+        "(advantages - mean) / (var",
+        "(advantages - mean) / (1 + 0 * var",
     ),
-    ("games unseeded", BOTH, "        rand_seed=args.seed,\n", ""),
+    ("reward moments of the mean alone", BOTH, "square().mean())", "abs().mean())"),
+    ("games unseeded", BOTH, "        rand_seed=worker_seed(args),\n", ""),
     (
         "learning rate jumps",
         BOTH,
@@ -89,8 +90,14 @@ MUTANTS = [  # name, scripts, line as it is, line with the fault
         "aux_obs[slot : slot + args.num_envs] = obs",
         "aux_obs[: args.num_envs] = obs",
     ),
+    ("worker gradients summed", BOTH, "        x /= NUM_WORKERS\n", ""),
+    ("one seed for all workers", BOTH, "(args.seed + 10_000 * RANK)", "(args.seed + 0 * RANK)"),
+    ("time left without phases", PPG, "work += num_phases", "work += 0 * num_phases"),
     ("true value untrained", PPG, "args.vf_true_weight * L_value", "0 * L_value"),
 ]
+
+
+NAMES = "golden", "equations", "flags", "training", "cli", "workers"  # the quickest first
 
 
 @pytest.mark.slow
@@ -105,9 +112,7 @@ def test_suite_kills(scripts, line, fault, tmp_path):
         source = (tmp_path / name).read_text()
         assert source.count(line) == 1, f"{name}: the mutated line has changed"
         (tmp_path / name).write_text(source.replace(line, fault))
-    tests = [
-        f"tests/test_{name}.py" for name in ("golden", "equations", "training", "flags", "cli")
-    ]
+    tests = [f"tests/test_{name}.py" for name in NAMES]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 1, result.stdout[-2000:]

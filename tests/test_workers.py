@@ -94,6 +94,18 @@ def test_run_of_two_workers(module, tmp_path):
     assert [event.step for event in events.Scalars("losses/policy_loss")] == [256, 512, 768]
 
 
+@BOTH
+def test_workers_have_seeds_of_their_own(module, monkeypatch):
+    """Within Procgen's 32 bits; a single process keeps --seed."""
+    for seed in 1, 2**31 - 1:
+        seeds = []
+        for rank in range(4):
+            monkeypatch.setattr(module, "RANK", rank)
+            seeds.append(module.worker_seed(module.Args(seed=seed)))
+        assert seeds[0] == seed and len(set(seeds)) == 4
+        assert all(0 <= worker_seed < 2**31 for worker_seed in seeds)
+
+
 def test_refusal_is_said_once(tmp_path):
     result = subprocess.run(
         [*TORCHRUN, ppo_procgen.__file__, "--env-id", "StarPilot"],
