@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from packaging.requirements import Requirement
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import ppg_procgen
@@ -442,6 +443,33 @@ def test_no_noise_at_the_start(alone, module):
     )
     starts += ("finished 128 steps",)
     assert [x for x in result.stdout.splitlines() if not x.startswith(starts)] == []
+
+
+@pytest.mark.parametrize(
+    "python, system, machine, want",
+    [
+        ("3.10", "linux", "x86_64", "procgen==0.10.7"),
+        ("3.10", "win32", "AMD64", "procgen==0.10.7"),
+        ("3.10", "darwin", "x86_64", "procgen==0.10.7"),
+        ("3.11", "linux", "x86_64", "procgen-mirror==0.10.7"),
+        ("3.12", "linux", "x86_64", "procgen-mirror==0.10.7"),
+        ("3.13", "linux", "x86_64", "procgen-mirror==0.10.7+needs.python.3.10.to.3.12"),
+        ("3.14", "linux", "x86_64", "procgen-mirror==0.10.7+needs.python.3.10.to.3.12"),
+        ("3.11", "win32", "AMD64", "procgen-mirror==0.10.7+needs.python.3.10"),
+        ("3.12", "darwin", "x86_64", "procgen-mirror==0.10.7+needs.python.3.10"),
+        ("3.10", "darwin", "arm64", "procgen-mirror==0.10.7+needs.x86.64"),
+        ("3.12", "linux", "aarch64", "procgen-mirror==0.10.7+needs.x86.64"),
+    ],
+)
+def test_requirements_pick_a_build_or_say_what_is_needed(python, system, machine, want):
+    """Row 16: the installer stops at the first requirement that it cannot meet."""
+    lines = (Path(ppo_procgen.__file__).parent / "requirements.txt").read_text().splitlines()
+    requirements = [Requirement(line) for line in lines if line and line[0] != "#"]
+    environment = dict(python_version=python, sys_platform=system, platform_machine=machine)
+    builds = [r for r in requirements if r.name.startswith("procgen")]
+    assert requirements[: len(builds)] == builds
+    first = next(r for r in builds if r.marker.evaluate(environment))
+    assert f"{first.name}{first.specifier}" == want
 
 
 # ------------------------------------------------------------------ Rows 11 to 15, 19: environment
