@@ -33,7 +33,7 @@ At the paper's scale (4 workers of 64 environments; one process with 256 stands 
   python ppo_procgen.py --distribution-mode hard --total-timesteps 100e6 --num-envs 256 \
       --minibatch-by trajectories
 
-Read from top to bottom: Arguments, Environments, Workers, Running, Network, Equations, Training; or
+Read from top to bottom: Arguments, Workers, Environments, Running, Network, Equations, Training; or
 from Network on, in a hurry. `diff ppo_procgen.py ppg_procgen.py` prints what PPG adds to PPO. In
 both, the update after a rollout is called policy phase, as in PPG.
 
