@@ -651,7 +651,7 @@ def policy_phase(agent, optimizers, batch, args, tick=lambda passes: None):
 
                 add_up(mb_metrics, share, value_loss=L_value)
                 add_up(mb_metrics, share, policy_loss=-L_clip, entropy=S)
-                clipfrac = ((ratio - 1).abs() > (args.clip_coef or math.inf)).float().mean()
+                clipfrac = ((ratio - 1).abs() > args.clip_coef).float().mean()
                 # Two estimates of KL[pi_old, pi], http://joschu.net/blog/kl-approx.html
                 kl, old_kl = (ratio - 1 - logratio).mean(), -logratio.mean()
                 add_up(mb_metrics, share, approx_kl=kl, old_approx_kl=old_kl, clipfrac=clipfrac)
