@@ -562,7 +562,7 @@ def entropy(logits):
 
 
 def value_loss(values, returns):
-    """L^value = 1/2 E[(V(s) - V_targ)^2] (paper, section 2); (B,) -> ()."""
+    """L^value = 1/2 E[(V(s) - V_targ)^2], from the paper; (B,) -> ()."""
     return 0.5 * (values - returns).square().mean()
 
 
