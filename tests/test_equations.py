@@ -105,6 +105,13 @@ def test_kl_divergence_direction():
 
 
 @BOTH
+def test_advantages_get_mean_0_and_biased_deviation_1(module):
+    advantages = 3 * np.random.RandomState(0).standard_normal((4, 6)) + 2
+    want = (advantages - advantages.mean()) / (np.std(advantages) + 1e-8)
+    np.testing.assert_allclose(module.normalize(torch.tensor(advantages)), want, rtol=1e-12)
+
+
+@BOTH
 def test_constant_advantages_and_zero_rewards_stay_finite(module):
     assert (module.normalize(torch.full((4, 3), 7.0)).abs() < 100).all()
     rewards = module.RewardNormalizer(2)(torch.zeros(2, 3), torch.zeros(2, 3))
