@@ -42,8 +42,8 @@ Shapes: N environments, T steps of a rollout, B states of a minibatch, A = 15 ac
 network's first line. "log pi" or `logits` are normalized: the log-probabilities of all actions.
 
 What differs by default from the published code, which is otherwise followed update for update:
-  1. Minibatches hold shuffled single steps (--minibatch-by), which learn faster with 64
-     environments; `trajectories` is the published way.
+  1. Minibatches hold shuffled single steps (--minibatch-by), which learned faster in a first run
+     with 64 environments; `trajectories` is the published way.
   2. The losses in the log are means over all gradient steps of an iteration, not of its last epoch.
   3. Several workers divide rewards by the deviation of all their returns; the published code
      averages the variances of the workers.
@@ -123,7 +123,7 @@ class Args:
     cuda: bool = True
     """train on the GPU, if there is one"""
     bf16: bool = False
-    """compute the encoders in bfloat16, about twice as fast where the processor has it"""
+    """compute the encoders in bfloat16, faster where the processor has it"""
     micro_batch_size: Number = 0
     """states whose gradients are computed together; 0 = 128 on a CPU, the minibatch on a GPU"""
     track: bool = False
@@ -340,7 +340,7 @@ def make_envs(args):
 def keep_freed_memory():
     """Make glibc reuse large blocks, not return each to the system and clear a new one instead.
 
-    The network's activations are such blocks: on a CPU this makes an update 1.4 times as fast.
+    The network's activations are such blocks, new ones in every micro-batch.
     """
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
     m_trim_threshold, m_mmap_threshold = -1, -3  # from malloc.h

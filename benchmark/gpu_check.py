@@ -10,8 +10,6 @@ Writes OUT.json and OUT.md.
 
 import contextlib
 import importlib
-import json
-import os
 import re
 import subprocess
 import sys
@@ -19,13 +17,12 @@ import tempfile
 import time
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Literal
 from unittest.mock import patch
 
 import torch
 import tyro
-from speed import ROOT, table
+from speed import ROOT, table, train_quietly, write_report
 
 SCRIPTS = "ppo_procgen", "ppg_procgen"
 
@@ -107,12 +104,9 @@ def run(script, flags, seconds=None):
             if seconds and history[-1][0] - start > seconds:
                 raise KeyboardInterrupt
 
-    here, start = os.getcwd(), time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder, patch.object(module, "log", spy):
-        os.chdir(folder)
-        with contextlib.redirect_stdout(None), contextlib.suppress(KeyboardInterrupt):
-            module.train(module.parse_args(flags))
-        os.chdir(here)
+    start = time.perf_counter()
+    with patch.object(module, "log", spy), contextlib.suppress(KeyboardInterrupt):
+        train_quietly(module, flags)
     return history
 
 
@@ -183,11 +177,7 @@ def main(args):
             for key in ("numerics", "speed", "learning")
         ]
     )
-    out = Path(args.out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.with_suffix(".json").write_text(json.dumps(report, indent=2) + "\n")
-    out.with_suffix(".md").write_text(text + "\n")
-    print(text)
+    write_report(args.out, report, text + "\n")
     sys.exit(0 if all(row["fine"] for row in report["numerics"]) else 1)
 
 

@@ -106,6 +106,26 @@ def compare(args):
     return rows
 
 
+def train_quietly(module, flags):
+    """Train in this process, without output, in a directory that is deleted afterwards."""
+    here = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(None):
+        os.chdir(folder)
+        try:
+            module.train(module.parse_args(flags))
+        finally:
+            os.chdir(here)
+
+
+def write_report(out, report, text):
+    """Write OUT.json and OUT.md, and print the latter."""
+    out = Path(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.with_suffix(".json").write_text(json.dumps(report, indent=2) + "\n")
+    out.with_suffix(".md").write_text(text)
+    print(text)
+
+
 def breakdown(script, flags):
     """Seconds per 1,000 environment steps in each part of a run of two iterations."""
     module = importlib.import_module(script)
@@ -124,20 +144,13 @@ def breakdown(script, flags):
 
     names = ["policy_phase", "old_policy_logits", "auxiliary_epoch"]
     names = [name for name in names if hasattr(module, name)]
-    patches = [clocked(name) for name in names]
     argv = [*WORK, "--total-timesteps", str(2 * BATCH_SIZE), *flags]
-    here = os.getcwd()
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        for each in patches:
-            each.start()
+    with contextlib.ExitStack() as patches:
+        for name in names:
+            patches.enter_context(clocked(name))
         start = time.perf_counter()
-        with contextlib.redirect_stdout(None):
-            module.train(module.parse_args(argv))
+        train_quietly(module, argv)
         total = time.perf_counter() - start
-        for each in patches:
-            each.stop()
-        os.chdir(here)
     row = {"program": f"{script} {' '.join(flags)}"}
     for name in names:
         row[name] = 1000 * spent.get(name, 0.0) / (2 * BATCH_SIZE)
@@ -252,7 +265,8 @@ def main(args):
 
 ## Whole processes on the same work
 
-Medians of {args.repeats} runs in turn; work as described in benchmark/speed.py.
+Medians of {args.repeats} runs of {BATCH_SIZE * args.iterations:,} steps in turn;
+work as described in benchmark/speed.py.
 
 {table(report["comparison"])}
 
@@ -268,11 +282,7 @@ Micro-batches of 128 states.
 
 {table(report["kernels"])}
 """
-    out = Path(args.out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.with_suffix(".json").write_text(json.dumps(report, indent=2) + "\n")
-    out.with_suffix(".md").write_text(text)
-    print(text)
+    write_report(args.out, report, text)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import torch
 from packaging.requirements import Requirement
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import ppg_procgen
 import ppo_procgen
+from run_log import scalars
 
 SMALL = "--num-envs 8 --num-steps 16 --num-minibatches 4"
 GAMES = (
@@ -81,17 +81,6 @@ def command_line(module, flags):
 def train(module, flags):
     """Train for real in the current directory."""
     return module.train(module.parse_args(command_line(module, flags)))
-
-
-def scalars(folder):
-    """tag -> [(step, value), ...] of the one run below `folder`."""
-    (run_dir,) = (Path(folder) / "runs").iterdir()
-    events = EventAccumulator(str(run_dir), size_guidance={"scalars": 0})
-    events.Reload()
-    return {
-        tag: [(event.step, event.value) for event in events.Scalars(tag)]
-        for tag in events.Tags()["scalars"]
-    }
 
 
 def refusal(module, words):

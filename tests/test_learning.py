@@ -1,10 +1,10 @@
 """Both scripts learn a small game, and only from its rewards."""
 
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import ppg_procgen
 import ppo_procgen
+from run_log import scalars
 from tiny_env import CHANCE, MEAN_LENGTH, TinyEnv
 
 FLAGS = dict(num_envs=32, num_steps=8, num_minibatches=4, gamma=0.5, learning_rate=1e-3)
@@ -28,15 +28,12 @@ def run(monkeypatch, tmp_path):
         )
         steps = iterations * flags["num_envs"] * flags["num_steps"]
         module.train(module.Args(**flags, total_timesteps=steps))
-        run_dir = next(tmp_path.glob("runs/*"))
-        events = EventAccumulator(str(run_dir), size_guidance={"scalars": 0})
-        events.Reload()
-        scalars = {tag: [e.value for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+        logged = {tag: [value for _, value in x] for tag, x in scalars(tmp_path).items()}
         if module is ppg_procgen:
             phases = (iterations - 1) // flags["n_pi"]
-            assert len(scalars["losses/aux/kl_loss"]) == phases * flags["e_aux"] > 0
-        print("returns:", *(f"{x:.2f}" for x in scalars["charts/episodic_return"]))
-        return scalars
+            assert len(logged["losses/aux/kl_loss"]) == phases * flags["e_aux"] > 0
+        print("returns:", *(f"{x:.2f}" for x in logged["charts/episodic_return"]))
+        return logged
 
     return train
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import ppg_procgen
 import ppo_procgen
+from run_log import scalars
 
 BOTH = pytest.mark.parametrize("module", [ppo_procgen, ppg_procgen], ids=["ppo", "ppg"])
 SMALL = dict(num_envs=8, num_steps=16, num_minibatches=4, num_threads=0)
@@ -21,10 +21,9 @@ def run(module, directory, **flags):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(directory)
         agent = module.train(module.Args(**{**SMALL, **flags}))
-    events = EventAccumulator(str(next(directory.glob("runs/*"))), size_guidance={"scalars": 0})
-    events.Reload()
-    tags = [tag for tag in events.Tags()["scalars"] if tag != "charts/SPS"]
-    return agent, {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in tags}
+    logged = scalars(directory)
+    del logged["charts/SPS"]
+    return agent, logged
 
 
 def test_ppg_without_phases_is_ppo(tmp_path):
@@ -52,22 +51,22 @@ def test_same_seed_same_run(module, tmp_path):
 
 
 def test_auxiliary_phases_at_multiples_of_n_pi(tmp_path):
-    _, scalars = run(ppg_procgen, tmp_path / "a", n_pi=2, e_aux=3, total_timesteps=128 * 6)
+    _, logged = run(ppg_procgen, tmp_path / "a", n_pi=2, e_aux=3, total_timesteps=128 * 6)
     # 6 iterations: after 2 and 4; the budget ends with the sixth.
-    steps = [step for step, _ in scalars["losses/aux/kl_loss"]]
+    steps = [step for step, _ in logged["losses/aux/kl_loss"]]
     assert steps == [256] * 3 + [512] * 3
-    assert scalars["losses/policy_loss"][-1][0] == 128 * 6
+    assert logged["losses/policy_loss"][-1][0] == 128 * 6
 
 
 def test_no_scalar_of_a_phase_that_did_not_happen(tmp_path):
-    _, scalars = run(ppg_procgen, tmp_path / "a", n_pi=1, e_aux=0, total_timesteps=256)
-    assert not [tag for tag in scalars if "aux" in tag]
+    _, logged = run(ppg_procgen, tmp_path / "a", n_pi=1, e_aux=0, total_timesteps=256)
+    assert not [tag for tag in logged if "aux" in tag]
 
 
 def test_learning_rate_falls_over_the_whole_run(tmp_path):
     flags = dict(n_pi=2, e_aux=1, anneal_lr=True, total_timesteps=128 * 5)
-    _, scalars = run(ppg_procgen, tmp_path / "a", **flags)
-    rates = [value for _, value in scalars["charts/learning_rate"]]
+    _, logged = run(ppg_procgen, tmp_path / "a", **flags)
+    rates = [value for _, value in logged["charts/learning_rate"]]
     assert len(rates) == 5 and rates[0] == pytest.approx(5e-4) and rates[-1] > 0
     assert all(later < earlier for earlier, later in pairwise(rates))
 
