@@ -57,6 +57,7 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
 import time
 from collections import defaultdict, deque
@@ -124,6 +125,8 @@ class Args:
     """train on the GPU, if there is one"""
     bf16: bool = False
     """compute the encoders in bfloat16, faster where the processor has it"""
+    compile: bool = False
+    """compile the network for the GPU with torch.compile, which takes a minute or two"""
     micro_batch_size: Number = 0
     """states whose gradients are computed together; 0 = 128 on a CPU, the minibatch on a GPU"""
     track: bool = False
@@ -269,6 +272,12 @@ def check_args(args):
         raise UsageError(f"--exp-name {args.exp_name!r}: must be the name of a directory, no path")
     if args.track and not find_spec("wandb"):
         raise UsageError("--track: needs Weights & Biases, which `pip install wandb` installs")
+    compiler = "a C++ compiler"
+    compilers = filter(shutil.which, [os.environ.get("CXX", ""), "g++", "clang++", "cl"])
+    if args.cuda and torch.cuda.is_available():
+        compiler, compilers = "Triton", [find_spec("triton")]
+    if args.compile and not any(compilers):
+        raise UsageError(f"--compile: needs {compiler}, which is not installed")
     if not find_spec("procgen"):
         raise UsageError(
             "Procgen is not installed: pip install -r requirements.txt. It has builds for Python "
@@ -634,16 +643,20 @@ def minibatches(num_envs, num_steps, num_minibatches, minibatch_by):
     return inds.reshape(num_minibatches, -1)
 
 
-def micro_batches(batch, mb_inds, args):
+def to_device(x, device):
+    """x on the device. From pinned memory a GPU fetches it while this program goes on."""
+    return x if x.device == device else x.pin_memory().to(device, non_blocking=True)
+
+
+def micro_batches(batch, mb_inds, args, device):
     """A minibatch in parts: small activations stay in a CPU's cache, and need little memory.
 
-    batch: {name: (rows, ...)}; mb_inds (B,) row numbers. Yields {name: (b, ...)} on the device of
-    mb_inds and its share b / B of the minibatch, by which its mean loss counts.
+    batch: {name: (rows, ...)}; mb_inds (B,) row numbers, on the CPU. Yields {name: (b, ...)} on the
+    device and its share b / B of the minibatch, by which its mean loss counts.
     """
-    on_cpu = mb_inds.device.type == "cpu"
-    size = args.micro_batch_size or (128 if on_cpu else len(mb_inds))
+    size = args.micro_batch_size or (128 if device.type == "cpu" else len(mb_inds))
     for inds in mb_inds.split(size):
-        mb = {name: x[inds.to(x.device)].to(inds.device) for name, x in batch.items()}
+        mb = {name: to_device(x[to_device(inds, x.device)], device) for name, x in batch.items()}
         yield mb, len(inds) / len(mb_inds)
 
 
@@ -673,6 +686,7 @@ def policy_phase(agent, optimizers, batch, args, tick=lambda passes: None):
     more. Returns the metrics of each gradient step.
     """
     num_envs, num_steps = batch["actions"].shape
+    device = batch["actions"].device
     batch = {name: x.flatten(0, 1) for name, x in batch.items()}  # (N * T, ...)
     metrics = []
     if args.e_pi == args.e_v:  # one optimizer on the sum of the losses
@@ -681,11 +695,11 @@ def policy_phase(agent, optimizers, batch, args, tick=lambda passes: None):
         epochs = [("value", ["value"])] * args.e_v + [("policy", ["policy"])] * args.e_pi
     for optimizer, trained in epochs:
         b_inds = minibatches(num_envs, num_steps, args.num_minibatches, args.minibatch_by)
-        for mb_inds in b_inds.to(batch["obs"].device):
+        for mb_inds in b_inds:
             # To None: Adam then skips the weights that this loss does not reach.
             optimizers[optimizer].zero_grad()
             mb_metrics = defaultdict(float)
-            for mb, share in micro_batches(batch, mb_inds, args):
+            for mb, share in micro_batches(batch, mb_inds, args, device):
                 logits, values = agent(mb["obs"])
                 logratio = logits.gather(1, mb["actions"][:, None]).squeeze(1) - mb["logprobs"]
                 ratio = logratio.exp()  # r = pi(a|s) / pi_old(a|s)
@@ -717,9 +731,9 @@ def old_policy_logits(agent, buffer, args, tick=lambda passes: None):
     """log pi_old(.|s) of all stored states: (R, T, 64, 64, 3) uint8 -> (R, T, A)."""
     num_trajectories, num_steps = buffer["returns"].shape
     old_logits, obs = [], {"obs": buffer["obs"].flatten(0, 1)}
-    inds = torch.arange(num_trajectories * num_steps, device=buffer["returns"].device)
+    inds, device = torch.arange(num_trajectories * num_steps), buffer["returns"].device
     for mb_inds in inds.split(args.aux_minibatch_rollouts * num_steps):
-        for mb, _ in micro_batches(obs, mb_inds, args):
+        for mb, _ in micro_batches(obs, mb_inds, args, device):
             logits = log_softmax(agent.policy_head(agent.policy_encoder(mb["obs"])))
             # Changes only rounding: published code copies pi_old 4 times, each normalizes again.
             for _ in range(4):
@@ -742,7 +756,7 @@ def auxiliary_epoch(agent, optimizer, buffer, args, tick=lambda passes: None):
     for trajectories in torch.randperm(num_trajectories).split(args.aux_minibatch_rollouts):
         optimizer.zero_grad()
         mb_metrics = defaultdict(float)
-        for mb, share in micro_batches(buffer, rows(trajectories, num_steps).to(device), args):
+        for mb, share in micro_batches(buffer, rows(trajectories, num_steps), args, device):
             logits, values, aux_values = agent.with_aux_value(mb["obs"])
 
             L_aux = value_loss(aux_values, mb["returns"])  # 1/2 E[(V_aux(s) - V_targ)^2]
@@ -817,6 +831,9 @@ def train(args):
     optimizers = {"policy": torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-8)}
     optimizers["value"] = torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-8)
     optimizers["aux"] = torch.optim.Adam(agent.parameters(), lr=args.aux_learning_rate, eps=1e-8)
+    if args.compile:
+        fuse = dict(mode="reduce-overhead", dynamic=False)  # with CUDA graphs
+        agent.with_aux_value = torch.compile(agent.with_aux_value, **fuse)
     # Again: building the network drew random numbers, and PPO and PPG shall draw the same actions.
     torch.manual_seed(worker_seed(args))
 
@@ -833,6 +850,8 @@ def train(args):
         f"({num_aux_updates:,} gradient steps, {NUM_WORKERS * aux_size / 1e9:,.3g} GB of buffer)\n"
         f"written to {run_dir}"
     )
+    if args.compile and device.type == "cpu":
+        announce("warning: --compile is for GPUs; on a CPU it was slower than without")
     if args.start_level and not args.num_levels:
         announce(f"warning: --start-level {args.start_level} has no effect with --num-levels 0")
     if args.e_aux and not num_phases:
@@ -875,7 +894,7 @@ def train(args):
         # ---------------------------------------------------------------------------- Rollout
         episodes = []  # return and length of each that ends
         for step in range(args.num_steps):
-            next_obs = torch.from_numpy(observation["rgb"]).to(device)
+            next_obs = to_device(torch.from_numpy(observation["rgb"]), device)
             obs[:, step] = next_obs
             dones[:, step] = torch.from_numpy(first)  # 1 where next_obs starts an episode
             with torch.no_grad():
@@ -899,7 +918,7 @@ def train(args):
 
         # ------------------------------------------------------------------------- Advantages
         with torch.no_grad():
-            next_value = agent(torch.from_numpy(observation["rgb"]).to(device))[1]
+            next_value = agent(to_device(torch.from_numpy(observation["rgb"]), device))[1]
         scaled_rewards = reward_normalizer(rewards, dones).to(device)
         next_done = torch.from_numpy(first).float().to(device)
         advantages, returns = gae(

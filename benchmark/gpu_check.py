@@ -2,7 +2,7 @@
 
 1. Numerics: outputs against the CPU's, ratio 1 in the first minibatch, KL 0 in the first auxiliary
    one, micro-batches that add up to the minibatch; a fault ends the check with status 1.
-2. Steps per second and peak GPU memory of PPO and PPG, float32 and bf16; CleanRL's if it is there.
+2. Steps per second and peak GPU memory of PPO and PPG: float32, bf16, compiled, both; CleanRL's.
 3. Real learning for the rest of the time: the return against steps.
 
 Writes OUT.json and OUT.md.
@@ -156,8 +156,10 @@ def main(args):
         ("ppg_procgen", ["--n-pi", "2", "--arch", "detach"], 7),
     ):
         steps = ["--total-timesteps", str(batch * (3 if args.quick else iterations))]
-        for precision in [], ["--bf16"]:
-            flags = [*size, *steps, *more, *precision, *device]
+        for options in [], ["--bf16"], ["--compile"], ["--bf16", "--compile"]:
+            if args.quick and "--compile" in options and script == "ppg_procgen":
+                continue  # minutes of compilation
+            flags = [*size, *steps, *more, *options, *device]
             report["speed"].append(speed(script, flags, args.device))
             print(table(report["speed"][-1:]), flush=True)
     if find_spec("cleanrl") and not args.quick:

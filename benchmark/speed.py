@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -44,45 +45,55 @@ class Args:
     """Python of an environment with cleanrl==1.2.0; empty = no comparison"""
     repeats: int = 3
     """runs of each program; the median counts"""
-    iterations: int = 1
+    iterations: int = 3
     """iterations of rollout and update in each run"""
     out: str = str(ROOT / "benchmark" / "results" / "speed")
     """where the table goes, without .json and .md"""
 
 
-def timed(command):
-    """Seconds and peak memory (bytes) of a process that must succeed."""
-    with tempfile.TemporaryDirectory() as folder:
+def timed(command, last_words=None, times=0):
+    """Seconds and peak memory (bytes) of a process, which must succeed.
+
+    With `last_words`, it is ended as soon as it has printed so many lines with these words.
+    """
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
         start = time.perf_counter()
-        process = subprocess.Popen(
-            command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
-        error = process.stderr.read()
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=errors)
+        for line in process.stdout:
+            times -= last_words is not None and last_words in line.decode()
+            if last_words and times == 0:
+                process.kill()
+                break
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - start
-    if status:
-        sys.exit(f"{' '.join(command)}\n{error.decode()}")
+        errors.seek(0)
+        if times or os.waitstatus_to_exitcode(status) != (-signal.SIGKILL if last_words else 0):
+            sys.exit(f"{' '.join(command)}\n{errors.read().decode()}")
     return seconds, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def programs(args):
-    """Name -> command. All of a group do the same work, or ours more (see PPG)."""
+    """Name -> what `timed` takes. All of a group do the same work."""
     steps = BATCH_SIZE * args.iterations
     theirs = [*WORK, "--total-timesteps", str(steps)]
-    # CleanRL ends with an auxiliary phase, the published code and ours do not: so ours get one
-    # more iteration, which is not counted in their steps per second.
+    # CleanRL ends with an auxiliary phase, the published code and ours do not: so ours are given
+    # one more iteration, and ended after the auxiliary phase before it.
     ppg = [*WORK, "--total-timesteps", str(steps + BATCH_SIZE), "--arch", "detach", "--n-pi", "1"]
     ours = {"PPO": ["ppo_procgen.py", *theirs], "PPG": ["ppg_procgen.py", *ppg]}
     groups = {}
     for name, (script, *flags) in ours.items():
         command = [sys.executable, str(ROOT / script), *flags]
-        groups[name] = {"ours, float32": command, "ours, bf16": [*command, "--bf16"]}
+        end = ("auxiliary epoch 6", args.iterations) if name == "PPG" else ()
+        groups[name] = {
+            "ours, float32": (command, *end),
+            "ours, bf16": ([*command, "--bf16"], *end),
+        }
     if args.cleanrl:
         python = str(Path(args.cleanrl).absolute())
         run = [python, "-m", "cleanrl.ppo_procgen", *theirs]
-        groups["PPO"]["CleanRL"] = run
+        groups["PPO"]["CleanRL"] = (run,)
         run = [python, "-m", "cleanrl.ppg_procgen", *theirs, "--n-iteration", "1"]
-        groups["PPG"]["CleanRL"] = run
+        groups["PPG"]["CleanRL"] = (run,)
     return steps, groups
 
 
@@ -94,7 +105,7 @@ def compare(args):
         runs = {name: [] for name in commands}
         for _ in tqdm(range(args.repeats), desc=algorithm):
             for name, command in commands.items():  # in turn, so that a slow minute hits all
-                runs[name].append(timed(command))
+                runs[name].append(timed(*command))
         for name, results in runs.items():
             row = {"algorithm": algorithm, "program": name}
             row["steps/s"] = statistics.median(steps / seconds for seconds, _ in results)

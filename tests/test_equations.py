@@ -268,7 +268,8 @@ def test_micro_batches_add_up_to_the_minibatch_in_the_auxiliary_phase(size):
 def test_micro_batches_are_small_on_a_cpu(module):
     """128 states at a time by default, all of the minibatch exactly once."""
     inds = torch.randperm(300)
-    parts = list(module.micro_batches({"x": torch.arange(300)}, inds, module.Args()))
+    cpu = torch.device("cpu")
+    parts = list(module.micro_batches({"x": torch.arange(300)}, inds, module.Args(), cpu))
     assert [len(mb["x"]) for mb, _ in parts] == [128, 128, 44]
     assert torch.equal(torch.cat([mb["x"] for mb, _ in parts]), inds)
     assert sum(share for _, share in parts) == pytest.approx(1)

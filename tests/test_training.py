@@ -71,6 +71,28 @@ def test_learning_rate_falls_over_the_whole_run(tmp_path):
     assert all(later < earlier for earlier, later in pairwise(rates))
 
 
+@pytest.mark.slow
+@BOTH
+@pytest.mark.parametrize("bf16", [False, True], ids=["float32", "bf16"])
+def test_compiled_run_starts_where_the_old_policy_was(module, bf16, tmp_path):
+    """Compiled, rollout and update round differently: the ratio is 1 and the KL 0 within that."""
+    flags = dict(total_timesteps=256, num_minibatches=1, learning_rate=0.0, bf16=bf16)
+    flags |= (
+        dict(update_epochs=1)
+        if module is ppo_procgen
+        else dict(n_pi=1, e_aux=1, aux_learning_rate=0.0)
+    )
+    _, logged = run(module, tmp_path / "eager", **flags)
+    _, compiled = run(module, tmp_path / "compiled", compile=True, **flags)
+    tolerance = 1e-3 if bf16 else 1e-5
+    assert abs(compiled["losses/old_approx_kl"][0][1]) < tolerance
+    if module is ppg_procgen:
+        assert abs(compiled["losses/aux/kl_loss"][0][1]) < tolerance
+    for name in "losses/entropy", "losses/value_loss":  # of the same weights, on close states
+        (_, want), (_, value) = logged[name][0], compiled[name][0]
+        assert value == pytest.approx(want, rel=0.02 if bf16 else 1e-3), name
+
+
 @BOTH
 def test_inline_metadata_equals_requirements(module):
     source = Path(module.__file__).read_text()
