@@ -33,9 +33,9 @@ At the paper's scale (4 workers of 64 environments; one process with 256 stands 
   python ppo_procgen.py --distribution-mode hard --total-timesteps 100e6 --num-envs 256 \
       --minibatch-by trajectories
 
-Read from top to bottom: Arguments, Workers, Environments, Running, Network, Equations, Training; or
-from Network on, in a hurry. `diff ppo_procgen.py ppg_procgen.py` prints what PPG adds to PPO. In
-both, the update after a rollout is called policy phase, as in PPG.
+Read from top to bottom: Arguments, Workers, Checkpoints, Environments, Running, Network, Equations,
+Training; or from Network on, in a hurry. `diff ppo_procgen.py ppg_procgen.py` prints what PPG adds
+to PPO. In both, the update after a rollout is called policy phase, as in PPG.
 
 Shapes: N environments, T steps of a rollout, B states of a minibatch, A = 15 actions. Row n of an
 (N, T) tensor is the trajectory of environment n. Observations stay bytes (64, 64, 3) until the
@@ -52,16 +52,20 @@ What differs by default from the published code, which is otherwise followed upd
 import contextlib
 import ctypes
 import difflib
+import errno
 import io
 import json
 import math
 import os
+import random
 import re
+import shlex
 import shutil
+import signal
 import sys
 import time
-from collections import defaultdict, deque
-from dataclasses import asdict, dataclass
+from collections import defaultdict
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -76,6 +80,10 @@ import tyro
 from tqdm import tqdm
 
 # ============================== Arguments ========================================================
+
+
+class Stopped(Exception):
+    """A signal asked the run to end, which can be resumed. One line: the signal and the command."""
 
 
 class UsageError(Exception):
@@ -108,6 +116,7 @@ Integer = tyro.constructors.PrimitiveConstructorSpec(
 Count = Annotated[int, Limits(1, 10**6), Integer]  # 1, 2, 3, ...
 Steps = Annotated[int, Limits(1, 10**15), Integer]
 Number = Annotated[int, Limits(0, 2**31 - 1), Integer]  # 0, 1, 2, ... within Procgen's 32 bits
+CountOrNone = Annotated[int, Limits(0, 10**6), Integer]
 Threads = Annotated[int, Limits(0, 1024), Integer]
 Coefficient = Annotated[float, Limits(0, 1e30)]  # well within float32
 Fraction = Annotated[float, Limits(0, 1)]
@@ -135,6 +144,12 @@ class Args:
     """project at Weights & Biases, with --track"""
     wandb_entity: Optional[str] = None
     """team at Weights & Biases, with --track"""
+    capture_video: bool = False
+    """write a clip of the first environment's rollout 20 times in a run"""
+    checkpoint_interval: CountOrNone = 10
+    """iterations from one checkpoint to the next; 0 = only when the run ends or is stopped"""
+    resume: str = ""
+    """directory of a run to go on with, which has all flags but a few that may change"""
 
     env_id: str = "starpilot"
     """the game, one of Procgen's 16"""
@@ -144,6 +159,8 @@ class Args:
     """number of training levels; 0 = unlimited (paper: 0)"""
     start_level: Number = 0
     """number of the first training level, with --num-levels"""
+    num_test_envs: CountOrNone = 0
+    """environments over all levels, played beside the training ones and never trained on"""
     num_envs: Count = 64
     """environments stepped together (N; paper: 256, as 4 workers of 64)"""
     num_threads: Threads = 4
@@ -208,12 +225,18 @@ MODE_GAMES = {  # Procgen ends the process when a game lacks the mode
 }
 
 
-def parse_args(argv=None):
-    """Read a command line into Args. Raises UsageError for whatever tyro or check_args refuse."""
+# Flags that may change when a run is resumed.
+MAY_CHANGE = {"total_timesteps", "checkpoint_interval", "capture_video", "track", "resume"}
+MAY_CHANGE |= {"wandb_project_name", "wandb_entity"}
+
+
+def read_flags(argv, default):
+    """A command line over default Args. Raises UsageError for whatever tyro refuses."""
     stderr = io.StringIO()
+    about = (__doc__ or "").split("\n", 1)[0]
     try:
         with contextlib.redirect_stderr(stderr):
-            args = tyro.cli(Args, args=argv, description=(__doc__ or "").split("\n", 1)[0])
+            return tyro.cli(Args, args=argv, default=default, description=about)
     except SystemExit as stop:
         if not stop.code:  # --help
             raise
@@ -222,8 +245,33 @@ def parse_args(argv=None):
         lines = [line.strip() for line in text.splitlines() if not re.search("[─-]{8}", line)]
         words = re.split("Argument helptext|For full helptext", " ".join(lines))[0].strip()
         raise UsageError(f"{words} (see --help)") from None
+
+
+def parse_args(argv=None):
+    """Read a command line into Args, those of --resume first. Raises UsageError."""
+    args = read_flags(argv, Args())
+    if args.resume:
+        file = Path(args.resume) / "args.json"
+        try:
+            stored = json.loads(file.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"--resume {args.resume}: cannot read {file}: {error}") from None
+        if stored.keys() != {field.name for field in fields(Args)} - {"resume"}:
+            raise UsageError(f"--resume {args.resume}: is no run of {Path(__file__).name}")
+        stored = Args(**stored, resume=args.resume)
+        args = read_flags(argv, stored)
+        check_same_run(args, asdict(stored))
     check_args(args)
     return args
+
+
+def check_same_run(args, stored):
+    """Raise UsageError for arguments that differ from those a run was started with."""
+    for name, value in asdict(args).items():
+        if name not in MAY_CHANGE and stored[name] != value:
+            may = ", ".join(sorted(MAY_CHANGE - {"resume"})).replace("_", "-")
+            flag = f"--{name.replace('_', '-')} {value}"
+            raise UsageError(f"{flag}: the run has {stored[name]}; --resume lets change {may}")
 
 
 def check_args(args):
@@ -314,10 +362,131 @@ def worker_concat(items):
     return [item for part in lists for item in part]
 
 
+def any_worker(condition, device):
+    """Whether a condition holds for any worker."""
+    return worker_mean(torch.tensor(float(bool(condition)), device=device)).item() > 0
+
+
 def moments(x):
     """Mean and (biased) variance of a tensor of all workers."""
     mean = worker_mean(x.mean())
     return mean, worker_mean((x - mean).square().mean())
+
+
+# ============================== Checkpoints ======================================================
+
+
+def write_file(path, data, previous=None):
+    """Write bytes. Killed at any moment, this leaves the file as it was, or as it shall be.
+
+    With a `previous` path, what was there is kept under it.
+    """
+    new = path.with_name(path.name + ".new")
+    with open(new, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    if NUM_WORKERS > 1 and previous:
+        dist.barrier()  # so that all workers have this checkpoint or the one before in common
+    if previous and path.exists():
+        os.replace(path, previous)
+    os.replace(new, path)
+
+
+class Stateful:
+    """An object whose state, in a checkpoint, is all of its attributes."""
+
+    def state_dict(self):
+        return dict(vars(self))
+
+    def load_state_dict(self, state):
+        vars(self).update(state)
+
+
+class Games:
+    """What a checkpoint needs to know of the environments: the exact state of each."""
+
+    def __init__(self, envs):
+        self.envs = envs
+
+    def state_dict(self):
+        states = [bytearray(state) for state in self.envs.get_state()]
+        return {"states": [torch.frombuffer(state, dtype=torch.uint8) for state in states]}
+
+    def load_state_dict(self, state):
+        self.envs.set_state([game.numpy().tobytes() for game in state["states"]])
+
+
+class Random:
+    """What a checkpoint needs to know of the random number generators."""
+
+    def state_dict(self):
+        name, keys, *rest = np.random.get_state()
+        states = {"python": random.getstate(), "numpy": (name, keys.tolist(), *rest)}
+        states["cuda"] = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+        return states | {"torch": torch.get_rng_state()}
+
+    def load_state_dict(self, states):
+        random.setstate(states["python"])
+        np.random.set_state(states["numpy"])
+        torch.set_rng_state(states["torch"])
+        if states["cuda"] is not None and torch.cuda.is_available():
+            torch.cuda.set_rng_state(states["cuda"])
+
+
+def checkpoint_files(run_dir):
+    """Paths of this worker's last checkpoint and of the one before."""
+    return [Path(run_dir) / f"{name}.{RANK}.pt" for name in ("checkpoint", "previous")]
+
+
+def save_checkpoint(run_dir, args, parts, counters):
+    """Write all that the rest of the run depends on: {part: its state, counter: number}."""
+    state = {name: part.state_dict() for name, part in parts.items()} | counters
+    state |= {"args": asdict(args), "num_workers": NUM_WORKERS}
+    data = io.BytesIO()
+    torch.save(state, data)
+    path, previous = checkpoint_files(run_dir)
+    write_file(path, data.getbuffer(), previous)
+
+
+def read_checkpoint(path):
+    """A checkpoint on the CPU. Raises UsageError. Nothing that the file holds is executed."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise UsageError(f"{path}: there is no checkpoint") from None
+    except Exception as error:  # whatever is wrong with a file, torch.load has an exception for it
+        what = "truncated, or holds other things than a checkpoint"
+        raise UsageError(f"{path}: is {what} ({type(error).__name__})") from None
+    if not isinstance(state, dict) or "args" not in state:
+        raise UsageError(f"{path}: is no checkpoint of {Path(__file__).name}")
+    return state
+
+
+def load_checkpoint(args):
+    """The last checkpoint of args.resume that all workers have. Raises UsageError if none fits."""
+    path, previous = checkpoint_files(args.resume)
+    state = read_checkpoint(path if path.exists() or not previous.exists() else previous)
+    if state["args"].keys() != asdict(args).keys():
+        raise UsageError(f"--resume {args.resume}: is no run of {Path(__file__).name}")
+    check_same_run(args, state["args"])
+    if state["num_workers"] != NUM_WORKERS:
+        number = state["num_workers"]
+        raise UsageError(f"--resume {args.resume}: the run has {number} workers, not {NUM_WORKERS}")
+    common = min(worker_concat([state["checkpoints"]]))
+    if state["checkpoints"] > common:
+        state = read_checkpoint(previous)
+    if state["checkpoints"] != common:
+        raise UsageError(f"--resume {args.resume}: its workers have no checkpoint in common")
+    return state
+
+
+def restore(args, state, parts):
+    """Put every part into the state it has in a checkpoint. Raises UsageError if that lacks one."""
+    for name, part in parts.items():
+        if name not in state:
+            raise UsageError(f"--resume {args.resume}: the run kept no {name.replace('_', ' ')}")
+        part.load_state_dict(state[name])
 
 
 # ============================== Environments =====================================================
@@ -343,7 +512,88 @@ def make_envs(args):
     )
 
 
+class Episodes(Stateful):
+    """Returns and lengths: of the episode that each environment is in, and of the last 100."""
+
+    def __init__(self, num_envs):
+        self.running = torch.zeros(num_envs, 2, dtype=torch.float64)
+        self.ended, self.last, self.count = [], [], 0
+
+    def step(self, rewards, first):
+        """Rewards (N,) and whether an episode ended with them (N,), as `observe` returns them.
+
+        Every episode that ends counts, also when several do.
+        """
+        self.running += torch.from_numpy(np.stack([rewards, np.ones_like(rewards)], axis=1))
+        self.ended += self.running[first].tolist()
+        self.running[first] = 0
+
+    def result(self):
+        """Mean return of the last 100 episodes, in words."""
+        return f"return {np.mean(self.last, axis=0)[0]:.2f}" if self.last else "no episode ended"
+
+    def scalars(self, test=""):
+        """Number of episodes so far, mean return and mean length of the last 100, all workers'."""
+        ended, self.ended = worker_concat(self.ended), []
+        self.count += len(ended)
+        self.last = (self.last + ended)[-100:]
+        scalars = {"episodes": self.count}
+        if self.last:
+            mean_return, mean_length = np.mean(self.last, axis=0)
+            scalars |= {"episodic_return": mean_return, "episodic_length": mean_length}
+        return {f"charts/{test}{name}": value for name, value in scalars.items()}
+
+
+class HeldOutGames(Games):
+    """Environments over all levels, for the policy in training to be tested on.
+
+    They have random numbers of their own, so that the training is the same with and without them.
+    """
+
+    def __init__(self, args, device):
+        games = dict(num_envs=args.num_test_envs, num_levels=0, start_level=0)
+        super().__init__(make_envs(replace(args, **games, seed=args.seed + 5_000)))
+        self.device, self.episodes = device, Episodes(args.num_test_envs)
+        self.generator = torch.Generator(device).manual_seed(worker_seed(args))
+
+    @torch.no_grad()
+    def step(self, agent):
+        """One step in each environment."""
+        obs = to_device(torch.from_numpy(self.envs.observe()[1]["rgb"]), self.device)
+        self.envs.act(sample(agent(obs)[0], self.generator).squeeze(1).cpu().numpy())
+        rewards, _, first = self.envs.observe()
+        self.episodes.step(rewards, first)
+
+    def state_dict(self):
+        random_state = self.generator.get_state()
+        return {
+            **super().state_dict(),
+            "episodes": self.episodes.state_dict(),
+            "random": random_state,
+        }
+
+    def load_state_dict(self, state):
+        super().load_state_dict(state)
+        self.episodes.load_state_dict(state["episodes"])
+        self.generator.set_state(state["random"])
+
+
 # ============================== Running ==========================================================
+
+SIGNALS = []  # that asked this run to end
+
+
+def note_signal(number, frame):
+    """End the run after this iteration, or, when it is the second signal, at once."""
+    SIGNALS.append(number)
+    # torchrun passes on a Ctrl-C and adds a SIGTERM: for its workers that is not a second one.
+    if len(SIGNALS) > (1 if NUM_WORKERS == 1 else 2):
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+    name = signal.Signals(number).name
+    line = f"\n{name}: the run ends after this iteration, with a checkpoint; once more: at once\n"
+    if RANK == 0:
+        os.write(2, line.encode())
 
 
 def keep_freed_memory():
@@ -368,32 +618,57 @@ def memory_size():
     return min(sizes)
 
 
-def open_run(args):
-    """Make runs/<env>__<exp>__<seed>__<time>/ with args.json and a TensorBoard event file.
+def open_run(args, purge_step):
+    """The directory of the run and its TensorBoard writer, which only the worker with rank 0 has.
 
-    Returns the path and the writer. Raises UsageError if the directory exists or cannot be made.
+    A new run gets runs/<env>__<exp>__<seed>__<time>/ with args.json. A resumed one goes on in its
+    own; what it had logged at `purge_step` or later is void. Raises UsageError if the directory
+    exists already or cannot be made.
     """
-    if RANK > 0:
-        return None, None
-    from torch.utils.tensorboard import SummaryWriter  # slow to import, and --help does not need it
+    name = f"{args.env_id}__{args.exp_name}__{args.seed}__{int(time.time())}"
+    run_dir, writer = Path(args.resume or Path("runs", name)), None
+    if RANK == 0:
+        from torch.utils.tensorboard import SummaryWriter  # slow to import, --help needs it not
 
-    run_dir = Path("runs") / f"{args.env_id}__{args.exp_name}__{args.seed}__{int(time.time())}"
-    try:
-        run_dir.mkdir(parents=True)
-    except OSError as error:
-        raise UsageError(f"{run_dir}: cannot make the run directory: {error.strerror}") from None
-    if args.track:
-        import wandb
+        try:
+            run_dir.mkdir(parents=True, exist_ok=bool(args.resume))
+        except OSError as error:
+            reason = f"cannot make the run directory: {error.strerror}"
+            raise UsageError(f"{run_dir}: {reason}") from None
+        if args.track:
+            import wandb
 
-        project, entity = args.wandb_project_name, args.wandb_entity
-        wandb.init(project=project, entity=entity, name=run_dir.name, sync_tensorboard=True)
-        wandb.config.update(asdict(args))
-    (run_dir / "args.json").write_text(json.dumps(asdict(args), indent=2) + "\n", "utf-8")
-    writer = SummaryWriter(run_dir.absolute())
-    rows = [f"|{name}|{value}|" for name, value in asdict(args).items()]
-    writer.add_text("hyperparameters", "\n".join(["|flag|value|", "|-|-|", *rows]))
-    writer.add_text("source", f"```python\n{Path(__file__).read_text('utf-8')}\n```")
+            project, entity, name = args.wandb_project_name, args.wandb_entity, run_dir.name
+            run = dict(project=project, entity=entity, name=name, id=name, resume="allow")
+            wandb.init(**run, sync_tensorboard=True)
+            wandb.config.update(asdict(args), allow_val_change=True)
+        flags = {name: value for name, value in asdict(args).items() if name != "resume"}
+        write_file(run_dir / "args.json", (json.dumps(flags, indent=2) + "\n").encode())
+        writer = SummaryWriter(run_dir.absolute(), purge_step=purge_step)
+        if not args.resume:
+            rows = [f"|{name}|{value}|" for name, value in flags.items()]
+            writer.add_text("hyperparameters", "\n".join(["|flag|value|", "|-|-|", *rows]))
+            source = Path(__file__).read_text("utf-8")
+            writer.add_text("source", f"```python\n{source}\n```")
+    if NUM_WORKERS > 1:
+        shared = [run_dir]
+        dist.broadcast_object_list(shared)
+        run_dir = shared[0]
     return run_dir, writer
+
+
+def write_clip(run_dir, writer, frames, global_step):
+    """Write frames (T, 64, 64, 3) uint8 as a film into the run's directory and to TensorBoard."""
+    import imageio
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    frames = frames.repeat_interleave(3, dim=1).repeat_interleave(3, dim=2).cpu().numpy()
+    film = imageio.mimwrite(imageio.RETURN_BYTES, list(frames), "gif", duration=1000 / 15)
+    (run_dir / "clips").mkdir(exist_ok=True)
+    write_file(run_dir / "clips" / f"{global_step}.gif", film)
+    image = Summary.Image(height=192, width=192, colorspace=3, encoded_image_string=film)
+    clip = Summary(value=[Summary.Value(tag="clip", image=image)])
+    writer.file_writer.add_summary(clip, global_step)
 
 
 def log(writer, scalars, agent, global_step):
@@ -533,7 +808,16 @@ class Agent(nn.Module):
 # ============================== Equations ========================================================
 
 
-class RewardNormalizer:
+def sample(logits, generator=None):
+    """Actions drawn from pi; log pi (B, A) -> (B, 1). Waits for no GPU, stops at no NaN.
+
+    By the Gumbel-max trick: log pi plus Gumbel noise is largest at a sample of pi.
+    """
+    noise = -torch.empty_like(logits).exponential_(generator=generator).log()
+    return (logits + noise).argmax(1, keepdim=True)
+
+
+class RewardNormalizer(Stateful):
     """Divides rewards by the running standard deviation of the discounted return, clips at +-10.
 
     The return looks back: R_t = r_t + 0.99 (1 - done_t) R_{t-1}; its discount is not --gamma.
@@ -627,6 +911,62 @@ def explained_variance(values, returns):
 
 
 # ============================== Training =========================================================
+
+
+class AuxiliaryBuffer:
+    """N_pi rollouts: obs (N_pi * N, T, 64, 64, 3) uint8 and value targets V_targ (N_pi * N, T).
+
+    With a directory, they are files in it, mapped into memory: so a checkpoint need not copy them,
+    and a killed process leaves them as they are.
+    """
+
+    def __init__(self, args, device, obs_device, run_dir):
+        self.n_pi, self.num_envs, self.run_dir = args.n_pi, args.num_envs, run_dir
+        self.phases = self.last_iteration = 0  # auxiliary phases done, rollouts stored
+        self.files = {}  # path: tensor
+        shape = (args.n_pi * args.num_envs, args.num_steps)
+        self.obs = self.storage("obs", (*shape, *OBS_SHAPE), torch.uint8, obs_device)
+        self.returns = self.storage("returns", shape, torch.float32, device)
+        # Of the rollout that a slot holds; 0 = none.
+        self.iterations = self.storage("iterations", (args.n_pi,), torch.int64, "cpu")
+
+    def storage(self, name, shape, dtype, device):
+        """A tensor, in the file of this name if there is a directory."""
+        if not self.run_dir:
+            return torch.zeros(shape, dtype=dtype, device=device)
+        path, size = self.run_dir / f"auxiliary_{name}.{RANK}", math.prod(shape)
+        with open(path, "ab") as file:
+            if hasattr(os, "posix_fallocate"):  # a full disk is met here, not at a rollout
+                os.posix_fallocate(file.fileno(), 0, size * dtype.itemsize)
+        tensor = torch.from_file(str(path), shared=True, size=size, dtype=dtype).reshape(shape)
+        self.files[path] = tensor
+        return tensor.to(device)  # on a CPU, the file itself
+
+    def store(self, iteration, obs, returns):
+        """Keep the rollout of an iteration: obs (N, T, 64, 64, 3) uint8, returns (N, T)."""
+        slot = (iteration - 1) % self.n_pi
+        rows = slice(slot * self.num_envs, (slot + 1) * self.num_envs)
+        self.iterations[slot] = 0  # while the rows are half written
+        self.obs[rows], self.returns[rows] = obs, returns
+        for file, x in zip(self.files.values(), (obs, returns), strict=False):
+            file[rows] = x.cpu()
+        self.iterations[slot] = self.last_iteration = iteration
+
+    def state_dict(self):
+        for path in self.files:
+            with open(path, "rb+") as file:
+                os.fsync(file.fileno())
+        return {"phases": self.phases, "last_iteration": self.last_iteration}
+
+    def load_state_dict(self, state):
+        """Raises UsageError if rollouts since the last auxiliary phase are not there any more."""
+        self.phases, self.last_iteration = state["phases"], state["last_iteration"]
+        due = torch.arange(self.n_pi * self.phases + 1, self.last_iteration + 1)
+        if not torch.equal(self.iterations[(due - 1) % self.n_pi], due):
+            raise UsageError(
+                f"--resume {self.run_dir}: auxiliary_*.{RANK} are not there or overwritten, which "
+                f"hold the rollouts since the last auxiliary phase"
+            )
 
 
 def rows(trajectories, num_steps):
@@ -794,7 +1134,7 @@ def train(args):
     if NUM_WORKERS > 1:
         if device.type == "cuda":
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     batch_size = NUM_WORKERS * args.num_envs * args.num_steps
     num_iterations = math.ceil(args.total_timesteps / batch_size)
     total_steps = num_iterations * batch_size
@@ -817,14 +1157,25 @@ def train(args):
             f"--n-pi {args.n_pi}: lower it, --num-envs or --num-steps; rollout and auxiliary buffer"
             f" need {(obs_size + aux_size) / 1e9:,.2f} GB, memory is {memory / 1e9:,.2f} GB"
         )
+    free = shutil.disk_usage(".").free / NUM_LOCAL_WORKERS
+    if args.checkpoint_interval and not args.resume and aux_size > free:
+        raise UsageError(
+            f"--n-pi {args.n_pi}: lower it, or set --checkpoint-interval 0; the auxiliary buffer "
+            f"needs {aux_size / 1e9:,.2f} GB on the disk, which has {free / 1e9:,.2f} GB"
+        )
     if obs_size > memory:
         raise UsageError(
             f"--num-envs {args.num_envs}, --num-steps {args.num_steps}: lower them; a rollout's "
             f"images need {obs_size / 1e9:,.2f} GB, the memory has {memory / 1e9:,.2f} GB"
         )
 
-    run_dir, writer = open_run(args)
+    last = load_checkpoint(args) if args.resume else None
+    counters = dict(iteration=0, global_step=0, logged_step=0, passes=0, checkpoints=0)
+    counters = {name: last[name] if last else value for name, value in counters.items()}
+    run_dir, writer = open_run(args, last["logged_step"] + 1 if last else None)
     keep_freed_memory()
+    random.seed(worker_seed(args))  # nothing here draws from these two, but who changes it may
+    np.random.seed(worker_seed(args))
     torch.manual_seed(args.seed)
     torch.backends.cudnn.deterministic = args.torch_deterministic
     agent = Agent(args.arch, args.bf16).to(device, memory_format=torch.channels_last)
@@ -838,6 +1189,7 @@ def train(args):
     torch.manual_seed(worker_seed(args))
 
     envs = make_envs(args)
+    test_games = HeldOutGames(args, device) if args.num_test_envs else None
     levels = f"levels {args.start_level} to {args.start_level + args.num_levels - 1}"
     everything = "one fixed level" if args.distribution_mode == "exploration" else "all levels"
     workers = f"{NUM_WORKERS} workers x " if NUM_WORKERS > 1 else ""
@@ -848,7 +1200,7 @@ def train(args):
         f"({total_steps:,} steps, {num_updates:,} gradient steps)\n"
         f"auxiliary phases: {num_phases:,}, at multiples of {args.n_pi} iterations if more follow "
         f"({num_aux_updates:,} gradient steps, {NUM_WORKERS * aux_size / 1e9:,.3g} GB of buffer)\n"
-        f"written to {run_dir}"
+        f"{'continued after' if last else 'written to'} {run_dir}"
     )
     if args.compile and device.type == "cpu":
         announce("warning: --compile is for GPUs; on a CPU it was slower than without")
@@ -866,53 +1218,73 @@ def train(args):
     logprobs, values = torch.zeros(shape, device=device), torch.zeros(shape, device=device)
     rewards, dones = torch.zeros(shape), torch.zeros(shape)
 
-    # Storage of the auxiliary phase: N_pi rollouts, on the GPU if they fit there.
-    aux_shape = (args.n_pi * args.num_envs if num_phases else 0, args.num_steps)
-    aux_obs = torch.zeros((*aux_shape, *OBS_SHAPE), dtype=torch.uint8, device=aux_device)
-    aux_returns = torch.zeros(aux_shape, device=device)
+    aux_buffer = None
+    if num_phases:
+        files = run_dir if args.checkpoint_interval or args.resume else None
+        aux_buffer = AuxiliaryBuffer(args, device, aux_device, files)
 
-    reward_normalizer = RewardNormalizer(args.num_envs)
-    episode = np.zeros((args.num_envs, 2))  # return and length so far
-    last_episodes, num_episodes, result = deque(maxlen=100), 0, "no episode ended"
+    reward_normalizer, episodes = RewardNormalizer(args.num_envs), Episodes(args.num_envs)
+    parts = {"agent": agent, "reward_normalizer": reward_normalizer, "episodes": episodes}
+    parts |= {f"{name} optimizer": optimizer for name, optimizer in optimizers.items()}
+    parts |= {"games": Games(envs), "random": Random()}
+    parts |= {"test_games": test_games} if test_games else {}
+    parts |= {"auxiliary_buffer": aux_buffer} if aux_buffer else {}
+    if last:
+        restore(args, last, parts)
     bar_format = "{percentage:3.0f}%|{bar:10}| {desc} [{elapsed}<{remaining}]"
     quiet = True if RANK > 0 else None  # None: a bar only on a terminal
-    progress = tqdm(total=work, bar_format=bar_format, disable=quiet)
-    start_time, global_step, done = time.time(), 0, 0
+    progress = tqdm(total=work, initial=counters["passes"], bar_format=bar_format, disable=quiet)
+    start_time, start_step, start_passes = time.time(), counters["global_step"], counters["passes"]
+    global_step = start_step
     _, observation, first = envs.observe()
 
     def tick(passes):
-        nonlocal done
-        done += NUM_WORKERS * passes
+        counters["passes"] += NUM_WORKERS * passes
         progress.update(NUM_WORKERS * passes)
 
-    for iteration in range(1, num_iterations + 1):
+    def checkpoint(logged_step):
+        counters.update(logged_step=logged_step, checkpoints=counters["checkpoints"] + 1)
+        save_checkpoint(run_dir, args, parts, counters)
+
+    for iteration in range(counters["iteration"] + 1, num_iterations + 1):
+        # -------------------------------------------------------------------- Auxiliary phase
+        # On the N_pi iterations before this one; so there is none after the last.
+        if aux_buffer and aux_buffer.phases < (iteration - 1) // args.n_pi:
+            buffer = {"obs": aux_buffer.obs, "returns": aux_buffer.returns}
+            buffer["old_logits"] = old_policy_logits(agent, buffer, args, tick)
+            for aux_epoch in range(1, args.e_aux + 1):
+                metrics = auxiliary_epoch(agent, optimizers["aux"], buffer, args, tick)
+                log(writer, means(metrics, "losses/aux/"), agent, global_step + aux_epoch)
+                report(progress, f"step {global_step:,}, auxiliary epoch {aux_epoch}")
+                # Abandoned: the last checkpoint is the one before this phase.
+                if args.checkpoint_interval and any_worker(SIGNALS, device):
+                    raise Stopped(run_dir)
+            aux_buffer.phases += 1
+            if args.checkpoint_interval:
+                checkpoint(global_step + args.e_aux)
+
         if args.anneal_lr:
             fraction = 1 - (iteration - 1) / num_iterations
             for optimizer in optimizers.values():
                 optimizer.param_groups[0]["lr"] = fraction * optimizer.defaults["lr"]
 
         # ---------------------------------------------------------------------------- Rollout
-        episodes = []  # return and length of each that ends
         for step in range(args.num_steps):
             next_obs = to_device(torch.from_numpy(observation["rgb"]), device)
             obs[:, step] = next_obs
             dones[:, step] = torch.from_numpy(first)  # 1 where next_obs starts an episode
             with torch.no_grad():
                 logits, values[:, step] = agent(next_obs)
-                # A sample of pi, by the Gumbel-max trick: it waits for no GPU and stops at no NaN.
-                noise = -torch.empty_like(logits).exponential_().log()
-                action = (logits + noise).argmax(1, keepdim=True)  # (N, 1)
+                action = sample(logits)  # (N, 1)
             actions[:, step] = action.squeeze(1)
             logprobs[:, step] = logits.gather(1, action).squeeze(1)
 
             envs.act(action.squeeze(1).cpu().numpy())
             reward, observation, first = envs.observe()
             rewards[:, step] = torch.from_numpy(reward)
-
-            # Every episode that ended here counts, also when several did.
-            episode += np.stack([reward, np.ones_like(reward)], axis=1)
-            episodes += episode[first].tolist()
-            episode[first] = 0
+            episodes.step(reward, first)
+            if test_games:
+                test_games.step(agent)
         global_step += batch_size
         tick(args.num_envs * args.num_steps)
 
@@ -940,33 +1312,30 @@ def train(args):
         scalars = means(metrics, "losses/")
         scalars["losses/explained_variance"] = explained_variance(values, returns)
         scalars["charts/learning_rate"] = optimizers["policy"].param_groups[0]["lr"]
-        scalars["charts/SPS"] = global_step / (time.time() - start_time)
-        episodes = worker_concat(episodes)
-        num_episodes += len(episodes)
-        scalars["charts/episodes"] = num_episodes
-        last_episodes.extend(episodes)
-        if last_episodes:
-            mean_return, mean_length = np.mean(last_episodes, axis=0)
-            scalars["charts/episodic_return"] = mean_return
-            scalars["charts/episodic_length"] = mean_length
-            result = f"return {mean_return:.2f}"
+        seconds = time.time() - start_time
+        scalars["charts/SPS"] = (global_step - start_step) / seconds
+        scalars |= episodes.scalars()
+        scalars |= test_games.episodes.scalars("test_") if test_games else {}
         log(writer, scalars, agent, global_step)
-        status = f"step {global_step:,}, {result}, {scalars['charts/SPS']:,.0f} steps/s"
-        seconds_left = round((time.time() - start_time) * (work - done) / done)
+        status = f"step {global_step:,}, {episodes.result()}, {scalars['charts/SPS']:,.0f} steps/s"
+        passes_left = work - counters["passes"]
+        seconds_left = round(seconds * passes_left / (counters["passes"] - start_passes))
         report(progress, status, f", {timedelta(seconds=seconds_left)} left")
+        clips = args.capture_video and RANK == 0
+        if clips and (iteration - 1) % math.ceil(num_iterations / 20) == 0:
+            write_clip(run_dir, writer, obs[0], global_step)
 
-        # -------------------------------------------------------------------- Auxiliary phase
-        slot = (iteration - 1) % args.n_pi * args.num_envs
-        if num_phases:
-            aux_obs[slot : slot + args.num_envs] = obs
-            aux_returns[slot : slot + args.num_envs] = returns
-        if num_phases and iteration % args.n_pi == 0 and iteration < num_iterations:
-            buffer = {"obs": aux_obs, "returns": aux_returns}
-            buffer["old_logits"] = old_policy_logits(agent, buffer, args, tick)
-            for aux_epoch in range(1, args.e_aux + 1):
-                metrics = auxiliary_epoch(agent, optimizers["aux"], buffer, args, tick)
-                log(writer, means(metrics, "losses/aux/"), agent, global_step)
-                report(progress, f"step {global_step:,}, auxiliary epoch {aux_epoch}")
+        # ------------------------------------------------------------------------- Checkpoint
+        counters.update(iteration=iteration, global_step=global_step)
+        stopped = any_worker(SIGNALS, device)
+        due = args.checkpoint_interval and iteration % args.checkpoint_interval == 0
+        if aux_buffer:
+            aux_buffer.store(iteration, obs, returns)
+            due = due or (args.checkpoint_interval and iteration % args.n_pi == 0)
+        if due or stopped or iteration == num_iterations:
+            checkpoint(global_step)
+        if stopped and iteration < num_iterations:
+            raise Stopped(run_dir)
 
     # ---------------------------------------------------------------------------------- End
     progress.close()
@@ -976,23 +1345,46 @@ def train(args):
     if NUM_WORKERS > 1:
         dist.destroy_process_group()
     announce(
-        f"finished {global_step:,} steps and {num_episodes:,} episodes: {result}; see {run_dir}"
+        f"finished {global_step:,} steps and {episodes.count:,} episodes: {episodes.result()}; "
+        f"see {run_dir}"
     )
     return agent
 
 
-if __name__ == "__main__":
+def main():
+    """Run the command line. Returns the exit status."""
+    for name in "SIGINT", "SIGTERM", "SIGUSR1":
+        if hasattr(signal, name):  # Windows lacks the last
+            signal.signal(getattr(signal, name), note_signal)
     try:
         train(parse_args())
+        return 0
+    except Stopped as stop:
+        workers = f"torchrun --nproc-per-node {NUM_LOCAL_WORKERS}" if NUM_WORKERS > 1 else "python"
+        command = f"{workers} {shlex.quote(sys.argv[0])} --resume {shlex.quote(str(stop))}"
+        status = 128 + SIGNALS[0] if SIGNALS else 1
+        line = f"stopped; to go on: {command}"
     except UsageError as error:
-        if RANK == 0:
-            print(f"{Path(__file__).name}: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        if RANK == 0:
-            print(f"\n{Path(__file__).name}: interrupted", file=sys.stderr)
-        sys.exit(130)  # as shells report Ctrl-C
+        status, line = 2, str(error)
     except FloatingPointError as error:
-        if RANK == 0:
-            print(f"{Path(__file__).name}: stopped, {error}", file=sys.stderr)
-        sys.exit(1)
+        status, line = 1, f"stopped, {error}; the checkpoints before it are kept"
+    except BrokenPipeError:  # whoever read the output is gone, as after `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 128 + 13
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+            raise
+        status, line = 1, f"stopped, cannot write: {error}; the checkpoints before it are kept"
+    except (MemoryError, RuntimeError) as error:
+        out_of_memory = isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError))
+        if not out_of_memory and "can't allocate memory" not in str(error):
+            raise
+        status, line = 1, "out of memory: lower --micro-batch-size or --num-envs"
+    if RANK == 0 or f".{RANK}.pt" in line:  # a file of this worker alone
+        under_the_bar = "\n" if sys.stderr.isatty() and status != 2 else ""
+        print(f"{under_the_bar}{Path(__file__).name}: {line}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

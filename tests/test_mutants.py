@@ -66,10 +66,10 @@ MUTANTS = [  # name, scripts, line as it is, line with the fault
     ),
     ("beta_clone ignored", PPG, "args.beta_clone * KL", "KL"),
     (
-        "phase after the budget",
+        "phase too early",
         PPG,
-        "% args.n_pi == 0 and iteration < num_iterations",
-        "% args.n_pi == 0",
+        "aux_buffer.phases < (iteration - 1) // args.n_pi",
+        "aux_buffer.phases < iteration // args.n_pi",
     ),
     (
         "micro-batches not weighted in PPO",
@@ -87,8 +87,51 @@ MUTANTS = [  # name, scripts, line as it is, line with the fault
     (
         "returns of the wrong rollout",
         PPG,
-        "aux_obs[slot : slot + args.num_envs] = obs",
-        "aux_obs[: args.num_envs] = obs",
+        "self.obs[rows], self.returns[rows] = obs, returns",
+        "self.obs[: self.num_envs], self.returns[rows] = obs, returns",
+    ),
+    (
+        "random numbers not resumed",
+        BOTH,
+        '{"games": Games(envs), "random": Random()}',
+        '{"games": Games(envs)}',
+    ),
+    (
+        "games not resumed",
+        BOTH,
+        '{"games": Games(envs), "random": Random()}',
+        '{"random": Random()}',
+    ),
+    (
+        "rewards not resumed",
+        BOTH,
+        '"reward_normalizer": reward_normalizer, "episodes"',
+        '"episodes"',
+    ),
+    (
+        "optimizers not resumed",
+        BOTH,
+        'parts |= {f"{name} optimizer"',
+        'parts |= {} and {f"{name} optimizer"',
+    ),
+    (
+        "log repeats itself",
+        BOTH,
+        'last["logged_step"] + 1 if last',
+        'last["logged_step"] + 10**9 if last',
+    ),
+    (
+        "checkpoint overwritten in place",
+        BOTH,
+        '    new = path.with_name(path.name + ".new")\n',
+        "    new = path\n",
+    ),
+    ("pickles executed", BOTH, "weights_only=True", "weights_only=False"),
+    (
+        "tests draw from the training's numbers",
+        BOTH,
+        "sample(agent(obs)[0], self.generator)",
+        "sample(agent(obs)[0])",
     ),
     ("worker gradients summed", BOTH, "        x /= NUM_WORKERS\n", ""),
     ("one seed for all workers", BOTH, "(args.seed + 10_000 * RANK)", "(args.seed + 0 * RANK)"),
@@ -97,7 +140,7 @@ MUTANTS = [  # name, scripts, line as it is, line with the fault
 ]
 
 
-NAMES = "golden", "equations", "flags", "training", "cli", "workers"  # the quickest first
+NAMES = "golden", "equations", "flags", "training", "resume", "cli", "workers"  # the quickest first
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def test_auxiliary_phases_at_multiples_of_n_pi(tmp_path):
     _, logged = run(ppg_procgen, tmp_path / "a", n_pi=2, e_aux=3, total_timesteps=128 * 6)
     # 6 iterations: after 2 and 4; the budget ends with the sixth.
     steps = [step for step, _ in logged["losses/aux/kl_loss"]]
-    assert steps == [256] * 3 + [512] * 3
+    assert steps == [257, 258, 259, 513, 514, 515]  # one step for each auxiliary epoch
     assert logged["losses/policy_loss"][-1][0] == 128 * 6
 
 

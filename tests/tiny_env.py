@@ -1,5 +1,7 @@
 """A game that can be learned in seconds, behind the part of Procgen's interface the scripts use."""
 
+import pickle
+
 import numpy as np
 
 # The colour of the square on each image says which action is right.
@@ -53,6 +55,16 @@ class TinyEnv:
         self.first = self.steps_left == 0
         self.steps_left = np.where(self.first, self._lengths(), self.steps_left)
         self._draw()
+
+    def get_state(self):
+        """One state of all games, where Procgen has one of each."""
+        state = {name: value for name, value in vars(self).items() if name != "random"}
+        return [pickle.dumps((state, self.random.get_state()))]
+
+    def set_state(self, states):
+        state, random_state = pickle.loads(states[0])
+        vars(self).update(state)
+        self.random.set_state(random_state)
 
     def close(self):
         pass

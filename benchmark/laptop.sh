@@ -1,0 +1,12 @@
+#!/bin/sh
+# On a CPU, about an hour: PPO and PPG on a game in which learning shows soon.
+# Settings and flags: see jobs.sh.
+GAMES=${GAMES:-starpilot}
+SEEDS=${SEEDS:-1}
+. "$(dirname "$0")/jobs.sh"
+EXPERIMENT=laptop
+variants="
+ppo ppo_procgen.py --bf16 --total-timesteps 1e6
+ppg ppg_procgen.py --bf16 --total-timesteps 1e6 --arch detach --n-pi 8
+"
+run_jobs "$@"

@@ -1,0 +1,331 @@
+"""What runs reached, beside the published results: python benchmark/report.py RUNS... --out DIR
+
+Looks below RUNS for directories of runs, of any number of games, seeds and settings. Writes to DIR:
+
+  curves.csv        return and length against steps of every run
+  figures/*.png     a figure for each game, one of all games, the published ablations
+  report.md, .json  final returns beside the published ones, and the means over 16 games
+
+Runs are compared only with runs and publications of the same mode, levels and steps. A mean over
+the games is taken only if all 16 are there with equally many seeds.
+"""
+
+import csv
+import importlib
+import json
+import sys
+from collections import defaultdict
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import scipy.stats
+import tyro
+from speed import ROOT, table
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tqdm import tqdm
+
+PUBLISHED = ROOT / "benchmark" / "published"
+GAMES = importlib.import_module("ppo_procgen").GAMES
+NOT_A_RECIPE = (
+    "exp_name seed cuda bf16 micro_batch_size compile track wandb_project_name wandb_entity"
+)
+NOT_A_RECIPE += " capture_video checkpoint_interval resume env_id num_test_envs num_threads"
+NOT_A_RECIPE += " total_timesteps distribution_mode num_levels start_level torch_deterministic"
+
+
+@dataclass
+class Args:
+    runs: tyro.conf.Positional[list[Path]]
+    """directories to look for runs in"""
+    out: Path = Path("report")
+    """where everything is written"""
+    seed: int = 0
+    """seed of the bootstrap"""
+
+
+@dataclass
+class Run:
+    """One run: who, where, and its curves {tag: (steps, values)}."""
+
+    algorithm: str  # ppo, ppg, ppg-single, ppg-kl as published; others with their flags
+    mode: str
+    levels: str  # unlimited, or their number
+    game: str
+    seed: int
+    curves: dict
+
+    @property
+    def group(self):
+        return self.algorithm, self.mode, self.levels
+
+    def final(self):
+        """Mean return over the last 5 % of the steps, as published."""
+        steps, values = self.curves["charts/episodic_return"]
+        return values[steps > 0.95 * steps[-1]].mean()
+
+
+def read_run(directory):
+    """A Run, or None if no episode was logged."""
+    flags = json.loads((directory / "args.json").read_text())
+    script = "ppg_procgen" if "arch" in flags else "ppo_procgen"
+    defaults = asdict(importlib.import_module(script).Args())
+    changed = {
+        name: value
+        for name, value in flags.items()
+        if name not in NOT_A_RECIPE.split() and defaults.get(name) != value
+    }
+    events = EventAccumulator(str(directory), size_guidance={"scalars": 0})
+    events.Reload()
+    curves = {}
+    for tag in events.Tags()["scalars"]:
+        if tag.startswith("charts/"):
+            points = events.Scalars(tag)
+            curves[tag] = np.array([[p.step for p in points], [p.value for p in points]])
+    if "charts/episodic_return" not in curves:
+        return None
+    levels = str(flags["num_levels"] or "unlimited")
+    name = algorithm(script, dict(changed), flags)
+    return Run(name, flags["distribution_mode"], levels, flags["env_id"], flags["seed"], curves)
+
+
+def algorithm(script, changed, flags):
+    """The published name of a recipe; another has the flags that differ from the defaults."""
+    name = script[:3]
+    if changed.get("arch") == "detach":
+        name += "-single"
+        del changed["arch"]
+    if changed.get("clip_coef") == 0 and changed.get("kl_penalty") == 1:
+        name += "-kl"
+        del changed["clip_coef"], changed["kl_penalty"]
+    # One process with 256 environments is the published 4 workers with 64.
+    workers = flags["num_envs"] // 64
+    for flag, value in ("num_envs", 256), ("aux_minibatch_rollouts", 4 * workers):
+        if changed.get(flag) == value:
+            del changed[flag]
+    if changed.get("minibatch_by") == "trajectories":
+        del changed["minibatch_by"]
+    elif flags["distribution_mode"] == "hard":
+        changed["minibatch_by"] = flags["minibatch_by"]
+    return " ".join([name, *(f"--{flag.replace('_', '-')} {x}" for flag, x in changed.items())])
+
+
+def published(name):
+    """Rows of a published file."""
+    with open(PUBLISHED / f"published_{name}.csv") as file:
+        return list(csv.DictReader(file))
+
+
+def published_curve(rows, group, game):
+    """Steps, mean and deviation between seeds; None if nothing comparable is published."""
+    name, mode, levels = group
+    levels = f"{levels}-train" if levels == "200" else levels
+    wanted = {"algorithm": name, "mode": mode, "levels": levels, "game": game}
+    found = [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+    keys = "step", "return_mean", "return_std"
+    return np.array([[float(row[key]) for row in found] for key in keys]) if found else None
+
+
+def by_game(runs):
+    """Group -> game -> runs."""
+    groups = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        groups[run.group][run.game].append(run)
+    return groups
+
+
+def mean_curve(runs):
+    """Steps and mean return over seeds, as far as all of them came."""
+    curves = [run.curves["charts/episodic_return"] for run in runs]
+    end, start = min(c[0][-1] for c in curves), max(c[0][0] for c in curves)
+    steps = curves[0][0]
+    steps = steps[(steps >= start) & (steps <= end)]
+    return steps, np.mean([np.interp(steps, *curve) for curve in curves], axis=0)
+
+
+def normalised(returns, game, mode):
+    """Returns on the scale of the authors' code."""
+    with open(PUBLISHED / "normalisation.csv") as file:
+        row = next(row for row in csv.DictReader(file) if row["game"] == game)
+    low, high = float(row[f"{mode}_min"]), float(row[f"{mode}_max"])
+    return (np.asarray(returns) - low) / (high - low)
+
+
+def final_rows(groups, rows):
+    """For each game of each group: our final return, and the published one at the same step."""
+    result = []
+    for group, games in sorted(groups.items()):
+        for game, runs in sorted(games.items()):
+            steps, values = mean_curve(runs)
+            finals = [run.final() for run in runs]
+            row = dict(zip(("algorithm", "mode", "levels"), group, strict=True))
+            row |= {"game": game, "seeds": len(runs), "steps": f"{int(steps[-1]):,}"}
+            row["return"] = float(np.mean(finals))
+            row["between seeds"] = float(np.std(finals)) if len(runs) > 1 else ""
+            curve = published_curve(rows, group, game)
+            if curve is not None and curve[0][0] <= steps[-1]:
+                at = curve[0] <= steps[-1]
+                step, mean, deviation = curve[:, at][:, -1]
+                ours = float(np.interp(step, steps, values))
+                row |= {"at step": f"{int(step):,}", "ours": ours, "published": float(mean)}
+                row |= {"+-": float(deviation)}
+                row["in the band"] = "yes" if abs(ours - mean) <= deviation else "NO"
+            row["steps/s"] = float(np.median([run.curves["charts/SPS"][1][-1] for run in runs]))
+            result.append(row)
+    return result
+
+
+def iqm(*games):
+    """Interquartile mean of all scores."""
+    return scipy.stats.trim_mean(np.concatenate(games), 0.25)
+
+
+def optimality_gap(*games):
+    """How far the scores are below 1, on average."""
+    return np.mean(1 - np.minimum(np.concatenate(games), 1))
+
+
+def overall_mean(*games):
+    return np.mean(np.concatenate(games))
+
+
+def aggregates(groups, seed):
+    """Means over the 16 games with 95 % intervals, resampling the seeds of each game."""
+    result = []
+    for group, games in sorted(groups.items()):
+        row = dict(zip(("algorithm", "mode", "levels"), group, strict=True))
+        numbers = {len(runs) for runs in games.values()}
+        if set(games) != set(GAMES) or len(numbers) != 1 or group[1] not in ("easy", "hard"):
+            missing = sorted(set(GAMES) - set(games))
+            row["no mean, because"] = (
+                f"missing: {', '.join(missing)}"
+                if missing
+                else "games have unequal numbers of seeds"
+            )
+            result.append(row)
+            continue
+        scores = [normalised([r.final() for r in games[g]], g, group[1]) for g in GAMES]
+        row["seeds"] = numbers.pop()
+        statistics = {"mean": overall_mean, "IQM": iqm, "optimality gap": optimality_gap}
+        for name, statistic in statistics.items():
+            row[name] = float(statistic(*scores))
+            if row["seeds"] > 1:
+                interval = scipy.stats.bootstrap(
+                    scores, statistic, vectorized=False, n_resamples=2000, method="percentile",
+                    random_state=np.random.default_rng(seed),
+                ).confidence_interval  # fmt: skip
+                row[f"{name} 95 %"] = f"{interval.low:.3f} to {interval.high:.3f}"
+        result.append(row)
+    return result
+
+
+def efficiency(groups):
+    """Steps that each group needs for the final return of PPO at the same mode and levels."""
+    result = []
+    for (name, mode, levels), games in sorted(groups.items()):
+        baseline = groups.get(("ppo", mode, levels), {})
+        for game in sorted(set(games) & set(baseline)) if name != "ppo" else []:
+            goal = np.mean([run.final() for run in baseline[game]])
+            steps, values = mean_curve(games[game])
+            reached = np.flatnonzero(values >= goal)
+            end = mean_curve(baseline[game])[0][-1]
+            row = {"algorithm": name, "mode": mode, "levels": levels, "game": game}
+            row |= {"PPO's return": float(goal), "PPO's steps": f"{int(end):,}"}
+            row["steps"] = f"{int(steps[reached[0]]):,}" if len(reached) else "not reached"
+            result.append(row)
+    return result
+
+
+def draw_game(axes, game, groups, rows):
+    """Seeds as thin lines, their mean thick; the published mean dashed in its band."""
+    for number, (group, games) in enumerate(sorted(groups.items())):
+        if game not in games:
+            continue
+        colour = f"C{number}"
+        for run in games[game]:
+            axes.plot(*run.curves["charts/episodic_return"], color=colour, alpha=0.4, lw=0.7)
+        steps, values = mean_curve(games[game])
+        label = f"{' '.join(group)} ({len(games[game])} seeds)"
+        axes.plot(steps, values, color=colour, lw=1.8, label=label)
+        curve = published_curve(rows, group, game)
+        if curve is not None:
+            x, mean, deviation = curve[:, curve[0] <= 1.05 * steps[-1]]
+            axes.plot(x, mean, "--", color=colour, lw=1.2, label="published, mean of 3 seeds")
+            axes.fill_between(x, mean - deviation, mean + deviation, color=colour, alpha=0.15, lw=0)
+    axes.set(title=game, xlabel="steps", ylabel="return, last 100 episodes")
+
+
+def draw(groups, rows, out):
+    """figures/: one for each game, one grid of 16 for each mode, the published ablations."""
+    out.mkdir(parents=True, exist_ok=True)
+    for mode in sorted({group[1] for group in groups}):
+        here = {group: games for group, games in groups.items() if group[1] == mode}
+        grid, cells = plt.subplots(4, 4, figsize=(20, 16), constrained_layout=True)
+        for game, cell in zip(GAMES, cells.flat, strict=True):
+            draw_game(cell, game, here, rows)
+            if any(game in games for games in here.values()):
+                figure, axes = plt.subplots(figsize=(7, 4.5), constrained_layout=True)
+                draw_game(axes, game, here, rows)
+                axes.legend(fontsize=7)
+                figure.savefig(out / f"{game}_{mode}.png", dpi=110)
+                plt.close(figure)
+        handles = {}
+        for cell in cells.flat:
+            handles |= dict(zip(*cell.get_legend_handles_labels()[::-1], strict=True))
+        grid.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
+        grid.savefig(out / f"all_{mode}.png", dpi=80)
+        plt.close(grid)
+    draw_ablations(out)
+
+
+def draw_ablations(out):
+    """The published ablations as they are."""
+    curves = defaultdict(lambda: defaultdict(list))
+    for row in published("ablations"):
+        point = float(row["step"]), float(row["mean_normalised_return"])
+        curves[row["parameter"]][row["value"]].append(point)
+    figure, cells = plt.subplots(1, len(curves), figsize=(18, 4.5), constrained_layout=True)
+    for (parameter, values), axes in zip(curves.items(), cells, strict=True):
+        for value, points in values.items():
+            axes.plot(*np.array(points).T, label=value)
+        axes.set(title=f"{parameter}, published, 1 run each", xlabel="steps, hard levels")
+        axes.set_ylabel("mean normalised return, 16 games")
+        axes.legend()
+    figure.savefig(out / "published_ablations.png", dpi=80)
+    plt.close(figure)
+
+
+def main(args):
+    directories = sorted({file.parent for root in args.runs for file in root.rglob("args.json")})
+    runs = [read_run(directory) for directory in tqdm(directories, desc="runs", disable=None)]
+    runs = [run for run in runs if run]
+    if not runs:
+        sys.exit(f"report: no run with a finished episode below {', '.join(map(str, args.runs))}")
+    groups, rows = by_game(runs), published("curves")
+    args.out.mkdir(parents=True, exist_ok=True)
+    with open(args.out / "curves.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*[f.name for f in fields(Run)][:5], "tag", "step", "value"])
+        for run in runs:
+            who = [run.algorithm, run.mode, run.levels, run.game, run.seed]
+            for tag in sorted(set(run.curves) - {"charts/SPS", "charts/learning_rate"}):
+                for step, value in run.curves[tag].T:
+                    writer.writerow([*who, tag.split("/")[1], int(step), f"{value:.4f}"])
+    report = {"final": final_rows(groups, rows), "over 16 games": aggregates(groups, args.seed)}
+    report["steps to PPO's final return"] = efficiency(groups)
+    draw(groups, rows, args.out / "figures")
+    (args.out / "report.json").write_text(json.dumps(report, indent=2) + "\n")
+    text = "# Report\n"
+    for title, part in report.items():
+        body = table(part) if part else "Nothing to compare."
+        text += f"\n## {title[0].upper()}{title[1:]}\n\n{body}\n"
+    (args.out / "report.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args, description=__doc__))
