@@ -163,7 +163,7 @@ def test_nothing_is_dropped_silently(annealed, module):
     assert "finished 640 steps" in out
     if module is ppg_procgen:
         assert "auxiliary phases: 2," in start
-        assert [step for step, _ in logged["losses/aux/kl_loss"]] == [256, 512]
+        assert [step for step, _ in logged["losses/aux/kl_loss"]] == [257, 513]
 
 
 @both_once
@@ -302,15 +302,15 @@ def test_divergence_stops_the_run_with_step_and_quantity(module, here):
 
 def test_time_left_counts_the_auxiliary_phases(here, capsys, monkeypatch):
     """4 iterations of 4 forward passes per step, after each of the first 3 a phase of 19 more."""
-    clock = iter(range(10**6))
+    clock = iter(range(0, 10**6, 4))  # 4 seconds pass between two looks at it
     monkeypatch.setattr(ppg_procgen.time, "time", lambda: next(clock))
     train(ppg_procgen, "--n-pi 1 --total-timesteps 512 --num-minibatches 1")
     line = next(line for line in capsys.readouterr().out.splitlines() if line[:9] == "step 128,")
     hours, minutes, seconds = map(int, line.split(", ")[-1].split(" ")[0].split(":"))
     assert hours == 0
-    # As many times the seconds so far (few: the clock ticks once per look) as passes are left.
-    assert (60 * minutes + seconds) % (3 * 4 + 3 * 19) in range(0, 69, 4)
-    assert 60 * minutes + seconds >= (3 * 4 + 3 * 19) / 4
+    # As often the 4 seconds that the first 4 passes took as passes are left, or a multiple of it.
+    left = 60 * minutes + seconds
+    assert left >= 3 * 4 + 3 * 19 and left % (3 * 4 + 3 * 19) == 0
 
 
 @both
@@ -363,7 +363,7 @@ def test_terms_that_are_switched_off(here, flags):
     aux_tags = {tag for tag in logged if "aux" in tag}
     names = {"kl_loss", "aux_value_loss", "real_value_loss"}
     assert aux_tags == ({f"losses/aux/{name}" for name in names} if aux else set())
-    assert all([step for step, _ in logged[tag]] == [128] for tag in aux_tags)
+    assert all([step for step, _ in logged[tag]] == [129] for tag in aux_tags)
 
 
 def test_ppo_without_clipping(here):

@@ -42,7 +42,7 @@ CHANGES = {  # flag: another value, everything that must change, what else the b
     "wandb_project_name": ("other", "wandb", dict(track=True)),
     "wandb_entity": ("team", "wandb", dict(track=True)),
     "capture_video": (True, "files", {}),
-    "checkpoint_interval": (1, "files", {}),
+    "checkpoint_interval": (0, "files", dict(checkpoint_interval=1)),
     "env_id": ("coinrun", "directory games", {}),
     "distribution_mode": ("hard", "games", {}),
     "num_levels": (10, "games", {}),
