@@ -21,8 +21,8 @@ from tqdm import tqdm
 
 NORMALISATION = ROOT / "benchmark" / "published" / "normalisation.csv"
 LAST_LEVEL = 2**31 - 1
-# Procgen's 15 actions: the 9 directions, named by the keys that press them, and 6 buttons.
-ACTIONS = "\u2199 \u2190 \u2196 \u2193 \u00b7 \u2191 \u2198 \u2192 \u2197 D A W S Q E".split()
+# Procgen's 15 actions: left, right, up, down and their combinations, none, and six buttons.
+ACTIONS = "LD L LU D - U RD R RU d a w s q e".split()
 
 
 @dataclass
@@ -109,7 +109,7 @@ def play(module, args, agent, options, device, film=None):
                     left[n] -= 1
                     bar.update()
             if film is not None and first[0]:
-                film.end_episode(running[0, 0])
+                film.end_episode()
             running[first] = 0
     envs.close()
     return np.array(results, dtype=float)
@@ -151,11 +151,13 @@ class Film:
         from PIL import Image, ImageDraw
 
         self.image, self.draw, self.episodes_left, self.values = Image, ImageDraw.Draw, episodes, []
-        self.returned = []
-        how = (
-            dict(fps=15, macro_block_size=1) if file.endswith(".mp4") else dict(duration=1000 / 15)
-        )
-        self.writer = imageio.get_writer(file, **how)
+        if file.endswith(".mp4"):
+            self.file = imageio.v3.imopen(file, "w", plugin="pyav")
+            self.file.init_video_stream("libx264", fps=15)
+            self.write = self.file.write_frame
+        else:
+            self.file = imageio.get_writer(file, duration=1000 / 15)
+            self.write = self.file.append_data
 
     def __call__(self, obs, value, probabilities, action):
         if not self.episodes_left:
@@ -174,14 +176,13 @@ class Film:
             left, colour = 400 + 15 * a, "#d62728" if a == int(action) else "#1f77b4"
             draw.rectangle((left, 350 - 150 * p, left + 11, 350), fill=colour)
             draw.text((left + 2, 356), ACTIONS[a], "black")
-        self.writer.append_data(np.asarray(frame))
+        self.write(np.asarray(frame))
 
-    def end_episode(self, episodic_return):
-        self.episodes_left = max(0, self.episodes_left - 1)
-        self.returned.append(episodic_return)
+    def end_episode(self):
+        self.episodes_left -= 1
         self.values = []
         if not self.episodes_left:
-            self.writer.close()
+            self.file.close()
 
 
 def main(options):
