@@ -1,23 +1,279 @@
-"""The benchmark's programs run to their end."""
+"""The benchmark's programs do what they say; the longer checks run in CI only."""
 
+import dataclasses
 import json
 import os
+import re
+import shlex
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+
+import ppg_procgen
+import ppo_procgen
+from tiny_env import TinyEnv
 
 BENCHMARK = Path(__file__).parents[1] / "benchmark"
+EXPERIMENTS = [file for file in sorted(BENCHMARK.glob("*.sh")) if "EXPERIMENT=" in file.read_text()]
+ENV = os.environ | {"PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}
+
+
+# ----------------------------------------------------------------- Row 40: the experiments' scripts
+
+
+def dry_run(script, **settings):
+    command = ["sh", str(script), "--dry-run"]
+    return subprocess.run(
+        command, env=ENV | settings, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+
+
+@pytest.mark.parametrize("script", EXPERIMENTS, ids=[script.stem for script in EXPERIMENTS])
+def test_every_command_is_accepted(script, tmp_path):
+    lines = dry_run(script, GAMES="coinrun maze", SEEDS="1 2", RUNS_DIR=str(tmp_path))
+    assert lines and not list(tmp_path.iterdir())
+    for line in lines:
+        python, path, *flags = shlex.split(line)
+        assert python == sys.executable and Path(path).parent == BENCHMARK.parent
+        module = {"ppo_procgen.py": ppo_procgen, "ppg_procgen.py": ppg_procgen}[Path(path).name]
+        args = module.parse_args(flags)
+        assert args.env_id in ("coinrun", "maze") and args.seed in (1, 2)
+        if "hard" in script.stem or "ablation" in script.stem:
+            assert (args.distribution_mode, args.total_timesteps) == ("hard", 10**8)
+            assert (args.num_envs, args.minibatch_by) == (256, "trajectories")
+    assert len(set(lines)) == len(lines)
+    count = subprocess.run(
+        ["sh", str(script), "--count"], env=ENV | dict(GAMES="coinrun maze", SEEDS="1 2"),
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert int(count.stdout) == len(lines)
+
+
+def test_every_experiment_of_the_paper_is_there():
+    flags = "\n".join(line for script in EXPERIMENTS for line in dry_run(script, GAMES="coinrun"))
+    for experiment in (
+        *[f"--n-pi {x}" for x in (2, 4, 8, 16, 32)],
+        *[f"--e-pi {x}" for x in (1, 2, 3, 4, 5, 6)],
+        *[f"--e-aux {x}" for x in (1, 2, 3, 6, 9)],
+        "--clip-coef 0 --kl-penalty 1",
+        "--arch detach",
+        "--num-levels 200",
+        "--num-levels 500",
+    ):
+        assert experiment in flags, experiment
+
+
+def test_slurm_submits_one_task_per_job():
+    script = ["sh", str(BENCHMARK / "slurm.sh"), str(BENCHMARK / "ppg_easy.sh"), "--gres=gpu:1"]
+    env = ENV | dict(SBATCH="echo", GAMES="coinrun", SEEDS="1 2 3")
+    out = subprocess.run(script, env=env, check=True, capture_output=True, text=True).stdout
+    assert "--array=0-2" in out and "--signal=USR1@120" in out and "--gres=gpu:1" in out
+
+
+TINY = "--num-envs 4 --num-steps 8 --num-minibatches 4 --no-bf16 --total-timesteps"
+
+
+@pytest.mark.slow
+def test_experiment_is_interrupted_and_goes_on(tmp_path):
+    """The first of two jobs is stopped by Ctrl-C; started again, both get finished."""
+    env = ENV | dict(RUNS_DIR=str(tmp_path / "runs"), FLAGS=f"{TINY} 2000 --checkpoint-interval 1")
+    command = ["sh", str(BENCHMARK / "laptop.sh")]
+    process = subprocess.Popen(command, env=env, cwd=tmp_path, start_new_session=True)
+    log = tmp_path / "runs" / "laptop" / "ppo" / "starpilot" / "1" / "log.txt"
+    while not (log.exists() and "step 64," in log.read_text()):
+        assert process.poll() is None
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(60) != 0
+    assert "to go on" in log.read_text() and not (log.parent / "finished").exists()
+    again = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert "--resume" in again.stdout.splitlines()[0]
+    for name in "ppo", "ppg":
+        job = tmp_path / "runs" / "laptop" / name / "starpilot" / "1"
+        assert (job / "finished").exists() and "finished 2,016 steps" in (
+            job / "log.txt"
+        ).read_text()
+        assert len(list((job / "runs").iterdir())) == 1
+        assert not list(job.glob("runs/*/auxiliary_*"))
+    third = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert third.returncode == 0 and not third.stdout
+
+
+def test_failed_jobs_are_listed(tmp_path):
+    env = ENV | dict(RUNS_DIR=str(tmp_path), FLAGS="--num-envs 0")
+    result = subprocess.run(
+        ["sh", str(BENCHMARK / "laptop.sh")], env=env, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert result.returncode == 1
+    failed = result.stderr[result.stderr.index("failed:") :].split()[1:]
+    assert failed == ["laptop/ppo/starpilot/1", "laptop/ppg/starpilot/1"]
+    assert "--num-envs 0: must be" in result.stderr
+
+
+# ------------------------------------------------------------------------------------- Evaluation
+
+
+@pytest.fixture
+def programs(monkeypatch):
+    """The modules benchmark/evaluate.py and benchmark/report.py."""
+    monkeypatch.syspath_prepend(BENCHMARK)
+    import evaluate
+    import report
+
+    return evaluate, report
+
+
+class Uneven(TinyEnv):
+    """TinyEnv whose first environment has episodes of 2 steps, the others of 20."""
+
+    def _lengths(self):
+        return np.where(np.arange(self.num) == 0, 2, 20)
+
+    def get_info(self):
+        return [{"prev_level_complete": n == 0} for n in range(self.num)]
+
+
+def test_long_episodes_count_as_often_as_short_ones(programs, monkeypatch):
+    evaluate, _ = programs
+    monkeypatch.setattr(ppo_procgen, "make_envs", lambda args: Uneven(args.num_envs, args.seed))
+    options = evaluate.Args(run_dir=Path(), episodes=10, num_envs=4, seed=3)
+    torch.manual_seed(0)
+    agent, args = ppo_procgen.Agent(), ppo_procgen.Args()
+    play = [evaluate.play(ppo_procgen, args, agent, options, torch.device("cpu")) for _ in range(2)]
+    assert (play[0] == play[1]).all()
+    assert sorted(play[0][:, 1]) == [2] * 3 + [20] * 7 and play[0][:, 2].sum() == 3
+
+
+def test_unseen_levels_are_disjoint(programs):
+    evaluate, _ = programs
+    args = ppo_procgen.Args(num_levels=200, start_level=50)
+    sets = evaluate.level_sets(args)
+    unseen = dataclasses.replace(args, **sets["unseen levels"])
+    assert sets["training levels"] == {} and unseen.start_level == 250
+    assert unseen.start_level + unseen.num_levels == 2**31 - 1
+    ppo_procgen.check_args(unseen)
+    assert list(evaluate.level_sets(ppo_procgen.Args())) == ["all levels"]
+
+
+def test_summary(programs):
+    evaluate, _ = programs
+    results = np.array([[10.0, 100, 1], [20, 200, 0], [30, 300, 1], [64, 400, 1]])
+    row = evaluate.summary("x", results, (2.5, 64), 0)
+    assert row["mean return"] == 31 and row["median"] == 25 and row["length"] == 250
+    assert row["completed"] == 0.75 and row["normalised"] == pytest.approx(28.5 / 61.5)
+    assert 10 < row["95 % from"] < 31 < row["to"] < 64
+    constant = evaluate.summary("x", np.ones((3, 3)), None, 0)
+    assert constant["95 % from"] == constant["to"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", [ppo_procgen, ppg_procgen], ids=["ppo", "ppg"])
+def test_evaluate_plays_and_films(module, programs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = "--num-envs 4 --num-steps 8 --num-minibatches 4 --num-levels 20 --total-timesteps 64"
+    module.train(module.parse_args(words.split()))
+    (run_dir,) = (tmp_path / "runs").iterdir()
+    command = [sys.executable, str(BENCHMARK / "evaluate.py"), str(run_dir)]
+    flags = "--episodes 5 --num-envs 2 --video-episodes 1 --video".split()
+    for film in "film.mp4", "film.gif":
+        subprocess.run([*command, *flags, film], env=ENV, check=True, capture_output=True)
+        assert (tmp_path / film).stat().st_size > 10_000
+    report = json.loads((run_dir / "evaluation.json").read_text())
+    assert [row["levels"] for row in report["levels"]] == ["training levels", "unseen levels"]
+    assert [row["episodes"] for row in report["levels"]] == [5, 5]
+    wrong = subprocess.run([*command[:2], "nothing"], env=ENV, capture_output=True, text=True)
+    assert wrong.returncode == 1 and wrong.stderr.count("\n") == 1
+
+
+# ----------------------------------------------------------------------------------------- Report
+
+
+def fake_run(folder, module, game, seed, points, **flags):
+    """A directory as `train` leaves it: arguments, and a curve of (step, return)."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    run_dir = folder / f"{module.__name__}{game}{seed}{flags.get('arch', '')}{len(flags)}"
+    run_dir.mkdir(parents=True)
+    args = dataclasses.asdict(module.Args(env_id=game, seed=seed, **flags))
+    (run_dir / "args.json").write_text(json.dumps(args))
+    with SummaryWriter(str(run_dir)) as writer:
+        for step, value in points:
+            writer.add_scalar("charts/episodic_return", value, step)
+            writer.add_scalar("charts/SPS", 100.0, step)
+
+
+HARD = dict(distribution_mode="hard", num_envs=256, minibatch_by="trajectories")
+
+
+def test_report_compares_like_with_like(programs, tmp_path):
+    _, report = programs
+    curve = [(65_536, 1.0), (131_072, 2.0), (196_608, 3.0)]
+    fake_run(tmp_path / "runs", ppo_procgen, "coinrun", 1, curve, **HARD)
+    fake_run(tmp_path / "runs", ppo_procgen, "coinrun", 2, [(s, r + 2) for s, r in curve], **HARD)
+    detach = dict(arch="detach", aux_minibatch_rollouts=16)
+    fake_run(tmp_path / "runs", ppg_procgen, "coinrun", 1, curve, **HARD, **detach)
+    fake_run(tmp_path / "runs", ppo_procgen, "coinrun", 1, curve)  # easy
+    report.main(report.Args([tmp_path / "runs"], tmp_path / "out"))
+    found = json.loads((tmp_path / "out" / "report.json").read_text())
+    rows = {(row["algorithm"], row["mode"]): row for row in found["final"]}
+    assert set(rows) == {("ppo", "hard"), ("ppg-single", "hard"), ("ppo", "easy")}
+    ppo = rows["ppo", "hard"]
+    assert (ppo["seeds"], ppo["return"], ppo["between seeds"]) == (2, 4.0, 1.0)
+    # Published for coinrun, hard, at 196,608 steps: 3.9506 +- 0.115.
+    assert (ppo["at step"], ppo["ours"], ppo["published"]) == ("196,608", 4.0, 3.9506)
+    assert ppo["in the band"] == "yes" and rows["ppg-single", "hard"]["in the band"] == "NO"
+    assert all("missing: bigfish" in row["no mean, because"] for row in found["over 16 games"])
+    (needed,) = found["steps to PPO's final return"]
+    assert needed["mode"] == "hard" and needed["steps"] == "not reached"
+    lines = (tmp_path / "out" / "curves.csv").read_text().splitlines()
+    assert "ppo,hard,unlimited,coinrun,2,episodic_return,196608,5.0000" in lines
+    figures = {file.name for file in (tmp_path / "out" / "figures").iterdir()}
+    assert figures == {
+        f"{x}_{mode}.png" for x in ("coinrun", "all") for mode in ("easy", "hard")
+    } | {"published_ablations.png"}
+
+
+def test_means_over_16_games(programs, tmp_path):
+    """With all 16 games: against numbers worked out here."""
+    _, report = programs
+    rng, finals = np.random.default_rng(0), {}
+    groups = {("ppo", "easy", "unlimited"): {}}
+    for game in report.GAMES:
+        finals[game] = rng.uniform(2, 12, 3)
+        groups["ppo", "easy", "unlimited"][game] = [
+            report.Run("ppo", "easy", "unlimited", game, seed,
+                       {"charts/episodic_return": np.array([[1.0, 100.0], [0.0, value]])})
+            for seed, value in enumerate(finals[game])
+        ]  # fmt: skip
+    (row,) = report.aggregates(groups, 0)
+    lines = (BENCHMARK / "published" / "normalisation.csv").read_text().splitlines()[1:]
+    limits = {line.split(",")[0]: [float(x) for x in line.split(",")[1:3]] for line in lines}
+    scores = np.sort(
+        [(x - limits[g][0]) / (limits[g][1] - limits[g][0]) for g in finals for x in finals[g]]
+    )
+    assert row["mean"] == pytest.approx(scores.mean())
+    assert row["IQM"] == pytest.approx(scores[12:36].mean())
+    assert row["optimality gap"] == pytest.approx(np.mean(1 - np.minimum(scores, 1)))
+    for name in "mean", "IQM", "optimality gap":
+        low, high = map(float, re.findall(r"-?\d\.\d+", row[f"{name} 95 %"]))
+        assert low < row[name] < high
+    groups["ppo", "easy", "unlimited"]["maze"].pop()
+    assert "unequal" in report.aggregates(groups, 0)[0]["no mean, because"]
 
 
 @pytest.mark.slow
 def test_gpu_check_runs_on_a_cpu(tmp_path):
     """So that it is known to work before a GPU is there."""
     command = ["sh", str(BENCHMARK / "gpu_check.sh"), "--device", "cpu", "--quick"]
-    environment = os.environ | {"PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}
-    subprocess.run([*command, "--out", str(tmp_path / "gpu")], env=environment, check=True)
+    subprocess.run([*command, "--out", str(tmp_path / "gpu")], env=ENV, check=True)
     report = json.loads((tmp_path / "gpu.json").read_text())
-    assert len(report["numerics"]) == 18 and len(report["speed"]) == 6
+    assert len(report["numerics"]) == 18 and len(report["speed"]) == 8
     assert all(row["steps/s"] > 0 for row in report["speed"])
     assert report["learning"]
