@@ -393,6 +393,12 @@ def write_file(path, data, previous=None):
     os.replace(new, path)
 
 
+def write_flags(run_dir, args):
+    """Write args.json, from which --resume takes its flags."""
+    flags = {name: value for name, value in asdict(args).items() if name != "resume"}
+    write_file(Path(run_dir) / "args.json", (json.dumps(flags, indent=2) + "\n").encode())
+
+
 class Stateful:
     """An object whose state, in a checkpoint, is all of its attributes."""
 
@@ -487,6 +493,8 @@ def restore(args, state, parts):
         if name not in state:
             raise UsageError(f"--resume {args.resume}: the run kept no {name.replace('_', ' ')}")
         part.load_state_dict(state[name])
+    if RANK == 0:
+        write_flags(args.resume, args)  # now that nothing is left to refuse
 
 
 # ============================== Environments =====================================================
@@ -642,11 +650,10 @@ def open_run(args, purge_step):
             run = dict(project=project, entity=entity, name=name, id=name, resume="allow")
             wandb.init(**run, sync_tensorboard=True)
             wandb.config.update(asdict(args), allow_val_change=True)
-        flags = {name: value for name, value in asdict(args).items() if name != "resume"}
-        write_file(run_dir / "args.json", (json.dumps(flags, indent=2) + "\n").encode())
         writer = SummaryWriter(run_dir.absolute(), purge_step=purge_step)
         if not args.resume:
-            rows = [f"|{name}|{value}|" for name, value in flags.items()]
+            write_flags(run_dir, args)
+            rows = [f"|{name}|{value}|" for name, value in asdict(args).items()]
             writer.add_text("hyperparameters", "\n".join(["|flag|value|", "|-|-|", *rows]))
             source = Path(__file__).read_text("utf-8")
             writer.add_text("source", f"```python\n{source}\n```")
@@ -1362,7 +1369,7 @@ def main():
     except Stopped as stop:
         workers = f"torchrun --nproc-per-node {NUM_LOCAL_WORKERS}" if NUM_WORKERS > 1 else "python"
         command = f"{workers} {shlex.quote(sys.argv[0])} --resume {shlex.quote(str(stop))}"
-        status = 128 + SIGNALS[0] if SIGNALS else 1
+        status = 128 + (SIGNALS or [signal.SIGTERM])[0]  # none here: another worker's
         line = f"stopped; to go on: {command}"
     except UsageError as error:
         status, line = 2, str(error)

@@ -135,7 +135,8 @@ def started(module, flags):
         seen["games"] = keywords
         raise Stop
 
-    def init(project, entity, **_):
+    def init(project, entity, name, id, resume, **_):
+        assert name == id == next(Path("runs").iterdir()).name and resume == "allow"
         seen["wandb"].append((project, entity))
 
     wandb = SimpleNamespace(__spec__=ModuleSpec("wandb", None), init=init, config=Mock())

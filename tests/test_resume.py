@@ -178,6 +178,9 @@ def test_run_that_planned_no_phase_cannot_get_one(tmp_path):
     with pytest.raises(ppg_procgen.UsageError, match="kept no auxiliary buffer"):
         resume = ["--resume", str(run_dir(tmp_path)), "--total-timesteps", "320"]
         train(ppg_procgen, tmp_path, resume)
+    # The refusal has changed nothing: without the flag, the run is as finished as it was.
+    train(ppg_procgen, tmp_path, resume[:2])
+    assert checkpoint(tmp_path)["/iteration"] == 2
 
 
 @BOTH

@@ -41,7 +41,7 @@ def kill(process):
 @pytest.mark.parametrize("name", RUNS)
 def test_killed_20_times(name, tmp_path):
     module, workers = RUNS[name]
-    flags = f"{SMALL} --total-timesteps {40 * ITERATION * workers} --checkpoint-interval 1".split()
+    flags = f"{SMALL} --total-timesteps {100 * ITERATION * workers} --checkpoint-interval 1".split()
     if module is ppg_procgen:
         flags += "--n-pi 3 --e-aux 3 --aux-minibatch-rollouts 8".split()
     (tmp_path / "whole").mkdir()
@@ -55,12 +55,12 @@ def test_killed_20_times(name, tmp_path):
             command(module, workers, flags), cwd=tmp_path / "killed", text=True,
             env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
-        lines = []
+        lines, wait = [], moments.randint(1, 7)  # for so many reports
         for line in process.stdout:
             lines.append(line)
-            if kills < KILLS and line.startswith("step "):
-                # Somewhere in the next iterations: games, update, auxiliary phase, checkpoint.
-                time.sleep(moments.uniform(0, 0.4))
+            wait -= line.startswith("step ")
+            if kills < KILLS and wait == 0:
+                time.sleep(moments.uniform(0, 0.3))  # into the games, an update, a checkpoint, ...
                 kill(process)
                 kills += 1
                 reached.append(int(re.search(r"step ([\d,]+)", line)[1].replace(",", "")))
