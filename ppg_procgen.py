@@ -65,7 +65,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -145,7 +145,7 @@ class Args:
     wandb_entity: Optional[str] = None
     """team at Weights & Biases, with --track"""
     capture_video: bool = False
-    """write a clip of the first environment's rollout 20 times in a run"""
+    """write a clip of the first environment's rollout, up to 20 times in a run"""
     checkpoint_interval: CountOrNone = 10
     """iterations from one checkpoint to the next; 0 = only when the run ends or is stopped"""
     resume: str = ""
@@ -256,13 +256,21 @@ def parse_args(argv=None):
             stored = json.loads(file.read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise UsageError(f"--resume {args.resume}: cannot read {file}: {error}") from None
-        if stored.keys() != {field.name for field in fields(Args)} - {"resume"}:
-            raise UsageError(f"--resume {args.resume}: is no run of {Path(__file__).name}")
-        stored = Args(**stored, resume=args.resume)
+        check_flags(args, stored)
+        stored = Args(**{name: stored[name] for name in stored if name in asdict(args)})
+        stored.resume = args.resume
         args = read_flags(argv, stored)
         check_same_run(args, asdict(stored))
     check_args(args)
     return args
+
+
+def check_flags(args, stored):
+    """Raise UsageError for the flags of a run that this script lacks, or the other way round."""
+    strange = (stored.keys() ^ asdict(args).keys()) - {"resume", "num_workers"}
+    if strange:
+        script, flags = Path(__file__).name, ", ".join(sorted(strange)).replace("_", "-")
+        raise UsageError(f"--resume {args.resume}: is no run of {script}, they differ in {flags}")
 
 
 def check_same_run(args, stored):
@@ -362,6 +370,12 @@ def worker_concat(items):
     return [item for part in lists for item in part]
 
 
+def refuse_together(problem):
+    """Raise UsageError on all workers, with the problem that one of them has; "" is none."""
+    for words in filter(None, worker_concat([problem])):
+        raise UsageError(words)
+
+
 def any_worker(condition, device):
     """Whether a condition holds for any worker."""
     return worker_mean(torch.tensor(float(bool(condition)), device=device)).item() > 0
@@ -396,6 +410,7 @@ def write_file(path, data, previous=None):
 def write_flags(run_dir, args):
     """Write args.json, from which --resume takes its flags."""
     flags = {name: value for name, value in asdict(args).items() if name != "resume"}
+    flags["num_workers"] = NUM_WORKERS
     write_file(Path(run_dir) / "args.json", (json.dumps(flags, indent=2) + "\n").encode())
 
 
@@ -469,32 +484,41 @@ def read_checkpoint(path):
     return state
 
 
+def last_checkpoint(run_dir):
+    """The last checkpoint of this worker. Raises UsageError."""
+    path, previous = checkpoint_files(run_dir)  # killed between two renames, it has only the latter
+    return read_checkpoint(path if path.exists() or not previous.exists() else previous)
+
+
 def load_checkpoint(args):
     """The last checkpoint of args.resume that all workers have. Raises UsageError if none fits."""
-    path, previous = checkpoint_files(args.resume)
-    state = read_checkpoint(path if path.exists() or not previous.exists() else previous)
-    if state["args"].keys() != asdict(args).keys():
-        raise UsageError(f"--resume {args.resume}: is no run of {Path(__file__).name}")
-    check_same_run(args, state["args"])
-    if state["num_workers"] != NUM_WORKERS:
+    state, problem = {"checkpoints": 0}, ""
+    try:
+        state = last_checkpoint(args.resume)
+        check_flags(args, state["args"])
+        check_same_run(args, state["args"])
         number = state["num_workers"]
-        raise UsageError(f"--resume {args.resume}: the run has {number} workers, not {NUM_WORKERS}")
-    common = min(worker_concat([state["checkpoints"]]))
-    if state["checkpoints"] > common:
-        state = read_checkpoint(previous)
-    if state["checkpoints"] != common:
+        if number != NUM_WORKERS:
+            raise UsageError(f"--resume {args.resume}: has {number} workers, not {NUM_WORKERS}")
+    except UsageError as error:
+        problem = str(error)
+    refuse_together(problem)
+    # A worker may have been killed before it could replace its last checkpoint by the next.
+    path, previous = checkpoint_files(args.resume)
+    if state["checkpoints"] > min(worker_concat([state["checkpoints"]])) and previous.exists():
+        os.replace(previous, path)
+        state = read_checkpoint(path)
+    if len(set(worker_concat([(state["checkpoints"], state["iteration"])]))) > 1:
         raise UsageError(f"--resume {args.resume}: its workers have no checkpoint in common")
     return state
 
 
 def restore(args, state, parts):
-    """Put every part into the state it has in a checkpoint. Raises UsageError if that lacks one."""
+    """Put every part into the state that it has in a checkpoint."""
     for name, part in parts.items():
-        if name not in state:
-            raise UsageError(f"--resume {args.resume}: the run kept no {name.replace('_', ' ')}")
         part.load_state_dict(state[name])
     if RANK == 0:
-        write_flags(args.resume, args)  # now that nothing is left to refuse
+        write_flags(args.resume, args)
 
 
 # ============================== Environments =====================================================
@@ -600,8 +624,18 @@ def note_signal(number, frame):
         signal.raise_signal(number)
     name = signal.Signals(number).name
     line = f"\n{name}: the run ends after this iteration, with a checkpoint; once more: at once\n"
+    if NUM_WORKERS > 1 and number != getattr(signal, "SIGUSR1", None):
+        line += (
+            "torchrun waits 30 s for that, and then kills it; SIGUSR1 to the workers has no limit\n"
+        )
     if RANK == 0:
         os.write(2, line.encode())
+
+
+def resume_command(run_dir):
+    """In words, what goes on with a run."""
+    workers = f"torchrun --nproc-per-node {NUM_LOCAL_WORKERS}" if NUM_WORKERS > 1 else "python"
+    return f"to go on: {workers} {shlex.quote(sys.argv[0])} --resume {shlex.quote(str(run_dir))}"
 
 
 def keep_freed_memory():
@@ -647,8 +681,8 @@ def open_run(args, purge_step):
             import wandb
 
             project, entity, name = args.wandb_project_name, args.wandb_entity, run_dir.name
-            run = dict(project=project, entity=entity, name=name, id=name, resume="allow")
-            wandb.init(**run, sync_tensorboard=True)
+            run = dict(name=name, id=re.sub(r"\W", "-", name), resume="allow")
+            wandb.init(project=project, entity=entity, **run, sync_tensorboard=True)
             wandb.config.update(asdict(args), allow_val_change=True)
         writer = SummaryWriter(run_dir.absolute(), purge_step=purge_step)
         if not args.resume:
@@ -666,16 +700,19 @@ def open_run(args, purge_step):
 
 def write_clip(run_dir, writer, frames, global_step):
     """Write frames (T, 64, 64, 3) uint8 as a film into the run's directory and to TensorBoard."""
-    import imageio
+    from PIL import Image
     from tensorboard.compat.proto.summary_pb2 import Summary
 
-    frames = frames.repeat_interleave(3, dim=1).repeat_interleave(3, dim=2).cpu().numpy()
-    film = imageio.mimwrite(imageio.RETURN_BYTES, list(frames), "gif", duration=1000 / 15)
+    images = [Image.fromarray(frame).resize((192, 192), 0) for frame in frames.cpu().numpy()]
+    film = io.BytesIO()
+    how = dict(save_all=True, append_images=images[1:], duration=1000 // 15, loop=0)
+    images[0].save(film, "gif", **how)
     (run_dir / "clips").mkdir(exist_ok=True)
-    write_file(run_dir / "clips" / f"{global_step}.gif", film)
-    image = Summary.Image(height=192, width=192, colorspace=3, encoded_image_string=film)
-    clip = Summary(value=[Summary.Value(tag="clip", image=image)])
+    write_file(run_dir / "clips" / f"{global_step}.gif", film.getbuffer())
+    image = dict(height=192, width=192, colorspace=3, encoded_image_string=film.getvalue())
+    clip = Summary(value=[Summary.Value(tag="clip", image=Summary.Image(**image))])
     writer.file_writer.add_summary(clip, global_step)
+    writer.flush()
 
 
 def log(writer, scalars, agent, global_step):
@@ -930,24 +967,32 @@ class AuxiliaryBuffer:
     def __init__(self, args, device, obs_device, run_dir):
         self.n_pi, self.num_envs, self.run_dir = args.n_pi, args.num_envs, run_dir
         self.phases = self.last_iteration = 0  # auxiliary phases done, rollouts stored
-        self.files = {}  # path: tensor
-        shape = (args.n_pi * args.num_envs, args.num_steps)
-        self.obs = self.storage("obs", (*shape, *OBS_SHAPE), torch.uint8, obs_device)
-        self.returns = self.storage("returns", shape, torch.float32, device)
+        self.files = {}  # name: tensor
+        self.obs = self.storage("obs", args, obs_device)
+        self.returns = self.storage("returns", args, device)
         # Of the rollout that a slot holds; 0 = none.
-        self.iterations = self.storage("iterations", (args.n_pi,), torch.int64, "cpu")
+        self.iterations = self.storage("iterations", args, torch.device("cpu"))
 
-    def storage(self, name, shape, dtype, device):
+    @staticmethod
+    def file(name, args, run_dir):
+        """Path, shape and type of a tensor's file."""
+        rows = (args.n_pi * args.num_envs, args.num_steps)
+        obs, returns = ((*rows, *OBS_SHAPE), torch.uint8), (rows, torch.float32)
+        kinds = {"obs": obs, "returns": returns, "iterations": ((args.n_pi,), torch.int64)}
+        return Path(run_dir or ".") / f"auxiliary_{name}.{RANK}", *kinds[name]
+
+    def storage(self, name, args, device):
         """A tensor, in the file of this name if there is a directory."""
+        path, shape, dtype = self.file(name, args, self.run_dir)
         if not self.run_dir:
             return torch.zeros(shape, dtype=dtype, device=device)
-        path, size = self.run_dir / f"auxiliary_{name}.{RANK}", math.prod(shape)
-        with open(path, "ab") as file:
-            if hasattr(os, "posix_fallocate"):  # a full disk is met here, not at a rollout
-                os.posix_fallocate(file.fileno(), 0, size * dtype.itemsize)
-        tensor = torch.from_file(str(path), shared=True, size=size, dtype=dtype).reshape(shape)
-        self.files[path] = tensor
-        return tensor.to(device)  # on a CPU, the file itself
+        descriptor, size = os.open(path, os.O_RDWR | os.O_CREAT), math.prod(shape)
+        if hasattr(os, "posix_fallocate"):  # a full disk is met here, not at a rollout
+            os.posix_fallocate(descriptor, 0, size * dtype.itemsize)
+        os.close(descriptor)
+        file = torch.from_file(str(path), shared=True, size=size, dtype=dtype).reshape(shape)
+        self.files[name] = file
+        return file.to(device)  # on a CPU, the file itself
 
     def store(self, iteration, obs, returns):
         """Keep the rollout of an iteration: obs (N, T, 64, 64, 3) uint8, returns (N, T)."""
@@ -955,25 +1000,35 @@ class AuxiliaryBuffer:
         rows = slice(slot * self.num_envs, (slot + 1) * self.num_envs)
         self.iterations[slot] = 0  # while the rows are half written
         self.obs[rows], self.returns[rows] = obs, returns
-        for file, x in zip(self.files.values(), (obs, returns), strict=False):
-            file[rows] = x.cpu()
+        for name, x in {"obs": obs, "returns": returns}.items() if self.files else ():
+            if getattr(self, name) is not self.files[name]:  # it is on a GPU
+                self.files[name][rows] = x.cpu()
         self.iterations[slot] = self.last_iteration = iteration
 
     def state_dict(self):
-        for path in self.files:
-            with open(path, "rb+") as file:
+        for name in self.files:
+            with open(self.run_dir / f"auxiliary_{name}.{RANK}", "rb+") as file:
                 os.fsync(file.fileno())
         return {"phases": self.phases, "last_iteration": self.last_iteration}
 
     def load_state_dict(self, state):
-        """Raises UsageError if rollouts since the last auxiliary phase are not there any more."""
         self.phases, self.last_iteration = state["phases"], state["last_iteration"]
-        due = torch.arange(self.n_pi * self.phases + 1, self.last_iteration + 1)
-        if not torch.equal(self.iterations[(due - 1) % self.n_pi], due):
-            raise UsageError(
-                f"--resume {self.run_dir}: auxiliary_*.{RANK} are not there or overwritten, which "
-                f"hold the rollouts since the last auxiliary phase"
-            )
+
+    @staticmethod
+    def lacks(args, checkpoint):
+        """What a resumed run lacks of the rollouts since its last auxiliary phase, in words."""
+        if "auxiliary_buffer" not in checkpoint:
+            return f"--resume {args.resume}: kept no auxiliary buffer, it had planned no phase"
+        state = checkpoint["auxiliary_buffer"]
+        due = np.arange(args.n_pi * state["phases"] + 1, state["last_iteration"] + 1)
+        for name in ("obs", "returns", "iterations") if len(due) else ():
+            path, shape, dtype = AuxiliaryBuffer.file(name, args, args.resume)
+            if not path.exists() or path.stat().st_size != math.prod(shape) * dtype.itemsize:
+                return f"{path}: is missing or cut; a part of the auxiliary buffer"
+        slots = (due - 1) % args.n_pi
+        if len(due) and (np.fromfile(path, dtype=np.int64)[slots] != due).any():
+            return f"{path}: rollouts of the auxiliary buffer have been overwritten"
+        return ""
 
 
 def rows(trajectories, num_steps):
@@ -1132,8 +1187,9 @@ def means(metrics, prefix):
 def train(args):
     """Train an agent and return it. Everything else it makes is in runs/.
 
-    Raises UsageError, before it builds or writes anything, if `args` are unusable, and
-    FloatingPointError if a loss or weight becomes NaN or infinite.
+    Raises UsageError, before it builds or writes anything, if `args` or the run to resume are
+    unusable, FloatingPointError if a loss or weight becomes NaN or infinite, and Stopped after a
+    signal.
     """
     # -------------------------------------------------------------------------------- Setup
     check_args(args)
@@ -1164,7 +1220,7 @@ def train(args):
             f"--n-pi {args.n_pi}: lower it, --num-envs or --num-steps; rollout and auxiliary buffer"
             f" need {(obs_size + aux_size) / 1e9:,.2f} GB, memory is {memory / 1e9:,.2f} GB"
         )
-    free = shutil.disk_usage(".").free / NUM_LOCAL_WORKERS
+    free = shutil.disk_usage("runs" if Path("runs").exists() else ".").free / NUM_LOCAL_WORKERS
     if args.checkpoint_interval and not args.resume and aux_size > free:
         raise UsageError(
             f"--n-pi {args.n_pi}: lower it, or set --checkpoint-interval 0; the auxiliary buffer "
@@ -1177,6 +1233,8 @@ def train(args):
         )
 
     last = load_checkpoint(args) if args.resume else None
+    if last and num_phases:
+        refuse_together(AuxiliaryBuffer.lacks(args, last))
     counters = dict(iteration=0, global_step=0, logged_step=0, passes=0, checkpoints=0)
     counters = {name: last[name] if last else value for name, value in counters.items()}
     run_dir, writer = open_run(args, last["logged_step"] + 1 if last else None)
@@ -1265,7 +1323,7 @@ def train(args):
                 report(progress, f"step {global_step:,}, auxiliary epoch {aux_epoch}")
                 # Abandoned: the last checkpoint is the one before this phase.
                 if args.checkpoint_interval and any_worker(SIGNALS, device):
-                    raise Stopped(run_dir)
+                    raise Stopped(resume_command(run_dir))
             aux_buffer.phases += 1
             if args.checkpoint_interval:
                 checkpoint(global_step + args.e_aux)
@@ -1342,7 +1400,8 @@ def train(args):
         if due or stopped or iteration == num_iterations:
             checkpoint(global_step)
         if stopped and iteration < num_iterations:
-            raise Stopped(run_dir)
+            lost = aux_buffer and not aux_buffer.files
+            raise Stopped("no auxiliary buffer is kept" if lost else resume_command(run_dir))
 
     # ---------------------------------------------------------------------------------- End
     progress.close()
@@ -1363,31 +1422,32 @@ def main():
     for name in "SIGINT", "SIGTERM", "SIGUSR1":
         if hasattr(signal, name):  # Windows lacks the last
             signal.signal(getattr(signal, name), note_signal)
+    everyone = False  # whether not only the worker with rank 0 speaks
     try:
         train(parse_args())
         return 0
     except Stopped as stop:
-        workers = f"torchrun --nproc-per-node {NUM_LOCAL_WORKERS}" if NUM_WORKERS > 1 else "python"
-        command = f"{workers} {shlex.quote(sys.argv[0])} --resume {shlex.quote(str(stop))}"
         status = 128 + (SIGNALS or [signal.SIGTERM])[0]  # none here: another worker's
-        line = f"stopped; to go on: {command}"
+        line = f"stopped; {stop}"
     except UsageError as error:
         status, line = 2, str(error)
     except FloatingPointError as error:
-        status, line = 1, f"stopped, {error}; the checkpoints before it are kept"
+        status, line = 1, f"stopped, {error}; checkpoints, if there are any, are from before it"
     except BrokenPipeError:  # whoever read the output is gone, as after `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 128 + 13
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
             raise
-        status, line = 1, f"stopped, cannot write: {error}; the checkpoints before it are kept"
+        status, line = 1, f"stopped, cannot write: {error}; the last checkpoint, if any, is kept"
+        everyone = True
     except (MemoryError, RuntimeError) as error:
         out_of_memory = isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError))
         if not out_of_memory and "can't allocate memory" not in str(error):
             raise
         status, line = 1, "out of memory: lower --micro-batch-size or --num-envs"
-    if RANK == 0 or f".{RANK}.pt" in line:  # a file of this worker alone
+        everyone = True
+    if RANK == 0 or everyone:
         under_the_bar = "\n" if sys.stderr.isatty() and status != 2 else ""
         print(f"{under_the_bar}{Path(__file__).name}: {line}", file=sys.stderr)
     return status

@@ -65,7 +65,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -145,7 +145,7 @@ class Args:
     wandb_entity: Optional[str] = None
     """team at Weights & Biases, with --track"""
     capture_video: bool = False
-    """write a clip of the first environment's rollout 20 times in a run"""
+    """write a clip of the first environment's rollout, up to 20 times in a run"""
     checkpoint_interval: CountOrNone = 10
     """iterations from one checkpoint to the next; 0 = only when the run ends or is stopped"""
     resume: str = ""
@@ -238,13 +238,21 @@ def parse_args(argv=None):
             stored = json.loads(file.read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise UsageError(f"--resume {args.resume}: cannot read {file}: {error}") from None
-        if stored.keys() != {field.name for field in fields(Args)} - {"resume"}:
-            raise UsageError(f"--resume {args.resume}: is no run of {Path(__file__).name}")
-        stored = Args(**stored, resume=args.resume)
+        check_flags(args, stored)
+        stored = Args(**{name: stored[name] for name in stored if name in asdict(args)})
+        stored.resume = args.resume
         args = read_flags(argv, stored)
         check_same_run(args, asdict(stored))
     check_args(args)
     return args
+
+
+def check_flags(args, stored):
+    """Raise UsageError for the flags of a run that this script lacks, or the other way round."""
+    strange = (stored.keys() ^ asdict(args).keys()) - {"resume", "num_workers"}
+    if strange:
+        script, flags = Path(__file__).name, ", ".join(sorted(strange)).replace("_", "-")
+        raise UsageError(f"--resume {args.resume}: is no run of {script}, they differ in {flags}")
 
 
 def check_same_run(args, stored):
@@ -344,6 +352,12 @@ def worker_concat(items):
     return [item for part in lists for item in part]
 
 
+def refuse_together(problem):
+    """Raise UsageError on all workers, with the problem that one of them has; "" is none."""
+    for words in filter(None, worker_concat([problem])):
+        raise UsageError(words)
+
+
 def any_worker(condition, device):
     """Whether a condition holds for any worker."""
     return worker_mean(torch.tensor(float(bool(condition)), device=device)).item() > 0
@@ -378,6 +392,7 @@ def write_file(path, data, previous=None):
 def write_flags(run_dir, args):
     """Write args.json, from which --resume takes its flags."""
     flags = {name: value for name, value in asdict(args).items() if name != "resume"}
+    flags["num_workers"] = NUM_WORKERS
     write_file(Path(run_dir) / "args.json", (json.dumps(flags, indent=2) + "\n").encode())
 
 
@@ -451,32 +466,41 @@ def read_checkpoint(path):
     return state
 
 
+def last_checkpoint(run_dir):
+    """The last checkpoint of this worker. Raises UsageError."""
+    path, previous = checkpoint_files(run_dir)  # killed between two renames, it has only the latter
+    return read_checkpoint(path if path.exists() or not previous.exists() else previous)
+
+
 def load_checkpoint(args):
     """The last checkpoint of args.resume that all workers have. Raises UsageError if none fits."""
-    path, previous = checkpoint_files(args.resume)
-    state = read_checkpoint(path if path.exists() or not previous.exists() else previous)
-    if state["args"].keys() != asdict(args).keys():
-        raise UsageError(f"--resume {args.resume}: is no run of {Path(__file__).name}")
-    check_same_run(args, state["args"])
-    if state["num_workers"] != NUM_WORKERS:
+    state, problem = {"checkpoints": 0}, ""
+    try:
+        state = last_checkpoint(args.resume)
+        check_flags(args, state["args"])
+        check_same_run(args, state["args"])
         number = state["num_workers"]
-        raise UsageError(f"--resume {args.resume}: the run has {number} workers, not {NUM_WORKERS}")
-    common = min(worker_concat([state["checkpoints"]]))
-    if state["checkpoints"] > common:
-        state = read_checkpoint(previous)
-    if state["checkpoints"] != common:
+        if number != NUM_WORKERS:
+            raise UsageError(f"--resume {args.resume}: has {number} workers, not {NUM_WORKERS}")
+    except UsageError as error:
+        problem = str(error)
+    refuse_together(problem)
+    # A worker may have been killed before it could replace its last checkpoint by the next.
+    path, previous = checkpoint_files(args.resume)
+    if state["checkpoints"] > min(worker_concat([state["checkpoints"]])) and previous.exists():
+        os.replace(previous, path)
+        state = read_checkpoint(path)
+    if len(set(worker_concat([(state["checkpoints"], state["iteration"])]))) > 1:
         raise UsageError(f"--resume {args.resume}: its workers have no checkpoint in common")
     return state
 
 
 def restore(args, state, parts):
-    """Put every part into the state it has in a checkpoint. Raises UsageError if that lacks one."""
+    """Put every part into the state that it has in a checkpoint."""
     for name, part in parts.items():
-        if name not in state:
-            raise UsageError(f"--resume {args.resume}: the run kept no {name.replace('_', ' ')}")
         part.load_state_dict(state[name])
     if RANK == 0:
-        write_flags(args.resume, args)  # now that nothing is left to refuse
+        write_flags(args.resume, args)
 
 
 # ============================== Environments =====================================================
@@ -582,8 +606,18 @@ def note_signal(number, frame):
         signal.raise_signal(number)
     name = signal.Signals(number).name
     line = f"\n{name}: the run ends after this iteration, with a checkpoint; once more: at once\n"
+    if NUM_WORKERS > 1 and number != getattr(signal, "SIGUSR1", None):
+        line += (
+            "torchrun waits 30 s for that, and then kills it; SIGUSR1 to the workers has no limit\n"
+        )
     if RANK == 0:
         os.write(2, line.encode())
+
+
+def resume_command(run_dir):
+    """In words, what goes on with a run."""
+    workers = f"torchrun --nproc-per-node {NUM_LOCAL_WORKERS}" if NUM_WORKERS > 1 else "python"
+    return f"to go on: {workers} {shlex.quote(sys.argv[0])} --resume {shlex.quote(str(run_dir))}"
 
 
 def keep_freed_memory():
@@ -629,8 +663,8 @@ def open_run(args, purge_step):
             import wandb
 
             project, entity, name = args.wandb_project_name, args.wandb_entity, run_dir.name
-            run = dict(project=project, entity=entity, name=name, id=name, resume="allow")
-            wandb.init(**run, sync_tensorboard=True)
+            run = dict(name=name, id=re.sub(r"\W", "-", name), resume="allow")
+            wandb.init(project=project, entity=entity, **run, sync_tensorboard=True)
             wandb.config.update(asdict(args), allow_val_change=True)
         writer = SummaryWriter(run_dir.absolute(), purge_step=purge_step)
         if not args.resume:
@@ -648,16 +682,19 @@ def open_run(args, purge_step):
 
 def write_clip(run_dir, writer, frames, global_step):
     """Write frames (T, 64, 64, 3) uint8 as a film into the run's directory and to TensorBoard."""
-    import imageio
+    from PIL import Image
     from tensorboard.compat.proto.summary_pb2 import Summary
 
-    frames = frames.repeat_interleave(3, dim=1).repeat_interleave(3, dim=2).cpu().numpy()
-    film = imageio.mimwrite(imageio.RETURN_BYTES, list(frames), "gif", duration=1000 / 15)
+    images = [Image.fromarray(frame).resize((192, 192), 0) for frame in frames.cpu().numpy()]
+    film = io.BytesIO()
+    how = dict(save_all=True, append_images=images[1:], duration=1000 // 15, loop=0)
+    images[0].save(film, "gif", **how)
     (run_dir / "clips").mkdir(exist_ok=True)
-    write_file(run_dir / "clips" / f"{global_step}.gif", film)
-    image = Summary.Image(height=192, width=192, colorspace=3, encoded_image_string=film)
-    clip = Summary(value=[Summary.Value(tag="clip", image=image)])
+    write_file(run_dir / "clips" / f"{global_step}.gif", film.getbuffer())
+    image = dict(height=192, width=192, colorspace=3, encoded_image_string=film.getvalue())
+    clip = Summary(value=[Summary.Value(tag="clip", image=Summary.Image(**image))])
     writer.file_writer.add_summary(clip, global_step)
+    writer.flush()
 
 
 def log(writer, scalars, agent, global_step):
@@ -977,8 +1014,9 @@ def means(metrics, prefix):
 def train(args):
     """Train an agent and return it. Everything else it makes is in runs/.
 
-    Raises UsageError, before it builds or writes anything, if `args` are unusable, and
-    FloatingPointError if a loss or weight becomes NaN or infinite.
+    Raises UsageError, before it builds or writes anything, if `args` or the run to resume are
+    unusable, FloatingPointError if a loss or weight becomes NaN or infinite, and Stopped after a
+    signal.
     """
     # -------------------------------------------------------------------------------- Setup
     check_args(args)
@@ -1134,7 +1172,7 @@ def train(args):
         if due or stopped or iteration == num_iterations:
             checkpoint(global_step)
         if stopped and iteration < num_iterations:
-            raise Stopped(run_dir)
+            raise Stopped(resume_command(run_dir))
 
     # ---------------------------------------------------------------------------------- End
     progress.close()
@@ -1155,31 +1193,32 @@ def main():
     for name in "SIGINT", "SIGTERM", "SIGUSR1":
         if hasattr(signal, name):  # Windows lacks the last
             signal.signal(getattr(signal, name), note_signal)
+    everyone = False  # whether not only the worker with rank 0 speaks
     try:
         train(parse_args())
         return 0
     except Stopped as stop:
-        workers = f"torchrun --nproc-per-node {NUM_LOCAL_WORKERS}" if NUM_WORKERS > 1 else "python"
-        command = f"{workers} {shlex.quote(sys.argv[0])} --resume {shlex.quote(str(stop))}"
         status = 128 + (SIGNALS or [signal.SIGTERM])[0]  # none here: another worker's
-        line = f"stopped; to go on: {command}"
+        line = f"stopped; {stop}"
     except UsageError as error:
         status, line = 2, str(error)
     except FloatingPointError as error:
-        status, line = 1, f"stopped, {error}; the checkpoints before it are kept"
+        status, line = 1, f"stopped, {error}; checkpoints, if there are any, are from before it"
     except BrokenPipeError:  # whoever read the output is gone, as after `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 128 + 13
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
             raise
-        status, line = 1, f"stopped, cannot write: {error}; the checkpoints before it are kept"
+        status, line = 1, f"stopped, cannot write: {error}; the last checkpoint, if any, is kept"
+        everyone = True
     except (MemoryError, RuntimeError) as error:
         out_of_memory = isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError))
         if not out_of_memory and "can't allocate memory" not in str(error):
             raise
         status, line = 1, "out of memory: lower --micro-batch-size or --num-envs"
-    if RANK == 0 or f".{RANK}.pt" in line:  # a file of this worker alone
+        everyone = True
+    if RANK == 0 or everyone:
         under_the_bar = "\n" if sys.stderr.isatty() and status != 2 else ""
         print(f"{under_the_bar}{Path(__file__).name}: {line}", file=sys.stderr)
     return status

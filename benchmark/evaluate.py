@@ -5,6 +5,7 @@ writes RUN_DIR/evaluation.json. With --video, the first game of the training lev
 V(s) and pi(.|s) drawn beside the frames.
 """
 
+import csv
 import dataclasses
 import importlib
 import json
@@ -58,8 +59,11 @@ def load(run_dir, previous, device):
     sys.path.insert(0, str(ROOT))
     module = importlib.import_module("ppg_procgen" if "arch" in flags else "ppo_procgen")
     try:
+        flags.pop("num_workers", None)
         args = module.Args(**flags)
-        state = module.read_checkpoint(module.checkpoint_files(run_dir)[previous])
+        state = module.last_checkpoint(run_dir)
+        if previous:
+            state = module.read_checkpoint(module.checkpoint_files(run_dir)[1])
     except (TypeError, module.UsageError) as error:
         sys.exit(f"evaluate: {error}")
     architecture = [args.arch] if "arch" in flags else []
@@ -115,14 +119,13 @@ def play(module, args, agent, options, device, film=None):
     return np.array(results, dtype=float)
 
 
-def normalisation(args):
+def normalisation(game, mode):
     """The returns that count as 0 and as 1; None for modes without published constants."""
-    lines = NORMALISATION.read_text().splitlines()
-    names, rows = lines[0].split(","), [line.split(",") for line in lines[1:]]
-    row = next(dict(zip(names, row, strict=True)) for row in rows if row[0] == args.env_id)
-    if args.distribution_mode not in ("easy", "hard"):
+    if mode not in ("easy", "hard"):
         return None
-    return [float(row[f"{args.distribution_mode}_{end}"]) for end in ("min", "max")]
+    with open(NORMALISATION) as file:
+        row = next(row for row in csv.DictReader(file) if row["game"] == game)
+    return [float(row[f"{mode}_{end}"]) for end in ("min", "max")]
 
 
 def summary(levels, results, limits, seed):
@@ -132,7 +135,7 @@ def summary(levels, results, limits, seed):
     if returns.std() > 0:
         random = np.random.default_rng(seed)
         interval = scipy.stats.bootstrap(
-            (returns,), np.mean, method="percentile", random_state=random
+            (returns,), np.mean, method="percentile", batch=100, random_state=random
         )
         low, high = interval.confidence_interval
     row = {"levels": levels, "episodes": len(results), "mean return": float(returns.mean())}
@@ -160,8 +163,6 @@ class Film:
             self.write = self.file.append_data
 
     def __call__(self, obs, value, probabilities, action):
-        if not self.episodes_left:
-            return
         self.values.append(float(value))
         frame = self.image.new("RGB", (640, 384), "white")
         frame.paste(self.image.fromarray(obs.cpu().numpy()).resize((384, 384), 0), (0, 0))
@@ -192,7 +193,7 @@ def main(options):
         sys.exit(f"evaluate: --video {options.video}: the name must end with .mp4 or .gif")
     device = torch.device("cuda" if options.cuda and torch.cuda.is_available() else "cpu")
     module, args, agent, step = load(options.run_dir, options.previous, device)
-    limits, rows = normalisation(args), []
+    limits, rows = normalisation(args.env_id, args.distribution_mode), []
     for name, levels in level_sets(args).items():
         args_here = dataclasses.replace(args, **levels)
         results = play(module, args_here, agent, options, device)

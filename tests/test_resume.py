@@ -167,10 +167,28 @@ def test_no_auxiliary_phase_over_rollouts_that_are_gone(tmp_path):
     del iterations
     with pytest.raises(ppg_procgen.UsageError, match=r"auxiliary_.*overwritten"):
         train(ppg_procgen, tmp_path, ["--resume", str(path), *longer])
-    for file in path.glob("auxiliary_*"):
-        file.unlink()
-    with pytest.raises(ppg_procgen.UsageError, match=r"auxiliary_.*not there"):
-        train(ppg_procgen, tmp_path, ["--resume", str(path), *longer])
+    before = sorted(path.iterdir())
+    for name in "obs", "returns", "iterations":
+        file = path / f"auxiliary_{name}.0"
+        whole = file.read_bytes()
+        for spoil in file.unlink, lambda: file.write_bytes(whole[:-1]):  # noqa: B023
+            spoil()
+            with pytest.raises(ppg_procgen.UsageError, match=rf"{file.name}: is missing or cut"):
+                train(ppg_procgen, tmp_path, ["--resume", str(path), *longer])
+        file.write_bytes(whole)
+    assert sorted(path.iterdir()) == before  # a refusal leaves nothing behind
+
+
+def test_no_command_that_cannot_work(tmp_path, monkeypatch, capsys):
+    """Stopped within a phase whose rollouts are kept nowhere, PPG promises nothing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ppg_procgen, "SIGNALS", [signal.SIGTERM])
+    monkeypatch.setattr(ppg_procgen.signal, "signal", lambda *_: None)
+    for interval, said in ("0", "no auxiliary buffer is kept"), ("5", "to go on: python"):
+        argv = [*words(ppg_procgen, 8), "--checkpoint-interval", interval, "--exp-name", interval]
+        monkeypatch.setattr(sys, "argv", ["ppg_procgen.py", *argv])
+        assert ppg_procgen.main() == 128 + signal.SIGTERM
+        assert said in capsys.readouterr().err
 
 
 def test_run_that_planned_no_phase_cannot_get_one(tmp_path):
