@@ -73,7 +73,7 @@ def test_slurm_submits_one_task_per_job():
     script = ["sh", str(BENCHMARK / "slurm.sh"), str(BENCHMARK / "ppg_easy.sh"), "--gres=gpu:1"]
     env = ENV | dict(SBATCH="echo", GAMES="coinrun", SEEDS="1 2 3")
     out = subprocess.run(script, env=env, check=True, capture_output=True, text=True).stdout
-    assert "--array=0-2" in out and "--signal=USR1@120" in out and "--gres=gpu:1" in out
+    assert "--array=0-2" in out and "--signal=USR1@300" in out and "--gres=gpu:1" in out
 
 
 TINY = "--num-envs 4 --num-steps 8 --num-minibatches 4 --no-bf16 --total-timesteps"

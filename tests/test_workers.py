@@ -134,3 +134,37 @@ def test_run_ends_when_a_worker_dies(tmp_path):
         assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
     finally:
         run.kill()
+
+
+@pytest.mark.slow
+def test_workers_go_on_from_the_last_checkpoint_in_common(tmp_path):
+    """Killed at the renames of a checkpoint, twice, one worker has a newer one than the other."""
+
+    def launch(flags):
+        script = str(ROOT / "ppg_procgen.py")
+        command = [*TORCHRUN, script, *flags]
+        return subprocess.run(command, cwd=tmp_path, env=ENV, capture_output=True, text=True)
+
+    tiny = "--num-envs 4 --num-steps 8 --num-minibatches 4 --n-pi 2 --e-aux 1".split()
+    flags = [*tiny, "--checkpoint-interval", "1", "--aux-minibatch-rollouts", "4"]
+    assert launch([*flags, "--total-timesteps", str(3 * 64)]).returncode == 0
+    (path,) = (tmp_path / "runs").iterdir()
+
+    def iteration(rank):
+        return torch.load(path / f"checkpoint.{rank}.pt", weights_only=True)["iteration"]
+
+    for steps, behind in (4, 1), (5, 0):
+        os.replace(path / f"previous.{behind}.pt", path / f"checkpoint.{behind}.pt")
+        assert iteration(behind) == iteration(1 - behind) - 1 == steps - 2
+        result = launch(["--resume", str(path), "--total-timesteps", str(steps * 64)])
+        assert result.returncode == 0, result.stderr
+        assert iteration(0) == iteration(1) == steps
+
+    (path / "auxiliary_obs.1").unlink()
+    result = launch(["--resume", str(path), "--total-timesteps", str(7 * 64)])
+    assert result.returncode and result.stderr.count("auxiliary_obs.1: is missing or cut") == 1
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "ppg_procgen.py"), "--resume", str(path)],
+        cwd=tmp_path, env=ENV, capture_output=True, text=True,
+    )  # fmt: skip
+    assert result.returncode == 2 and "has 2 workers, not 1" in result.stderr
