@@ -6,8 +6,9 @@ Looks below RUNS for directories of runs, of any number of games, seeds and sett
   figures/*.png     a figure for each game, one of all games, the published ablations
   report.md, .json  final returns beside the published ones, and the means over 16 games
 
-Runs are compared only with runs and publications of the same mode, levels and steps. A mean over
-the games is taken only if all 16 are there with equally many seeds.
+Runs are compared only with runs and publications of the same mode and levels; runs that were to
+have another number of steps are another group. Unfinished runs and second runs of a seed are left
+out, and named. A mean over the games is taken only if all 16 are there with equally many seeds.
 """
 
 import csv
@@ -25,6 +26,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import scipy.stats
 import tyro
+from evaluate import normalisation
 from speed import ROOT, table
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tqdm import tqdm
@@ -35,7 +37,9 @@ NOT_A_RECIPE = (
     "exp_name seed cuda bf16 micro_batch_size compile track wandb_project_name wandb_entity"
 )
 NOT_A_RECIPE += " capture_video checkpoint_interval resume env_id num_test_envs num_threads"
-NOT_A_RECIPE += " total_timesteps distribution_mode num_levels start_level torch_deterministic"
+NOT_A_RECIPE += (
+    " num_workers total_timesteps distribution_mode num_levels start_level torch_deterministic"
+)
 
 
 @dataclass
@@ -55,17 +59,18 @@ class Run:
     algorithm: str  # ppo, ppg, ppg-single, ppg-kl as published; others with their flags
     mode: str
     levels: str  # unlimited, or their number
+    steps: int  # that were asked for
     game: str
     seed: int
     curves: dict
 
     @property
     def group(self):
-        return self.algorithm, self.mode, self.levels
+        return self.algorithm, self.mode, self.levels, self.steps
 
-    def final(self):
+    def final(self, tag="charts/episodic_return"):
         """Mean return over the last 5 % of the steps, as published."""
-        steps, values = self.curves["charts/episodic_return"]
+        steps, values = self.curves[tag]
         return values[steps > 0.95 * steps[-1]].mean()
 
 
@@ -90,7 +95,8 @@ def read_run(directory):
         return None
     levels = str(flags["num_levels"] or "unlimited")
     name = algorithm(script, dict(changed), flags)
-    return Run(name, flags["distribution_mode"], levels, flags["env_id"], flags["seed"], curves)
+    what = name, flags["distribution_mode"], levels, flags["total_timesteps"]
+    return Run(*what, flags["env_id"], flags["seed"], curves)
 
 
 def algorithm(script, changed, flags):
@@ -102,15 +108,14 @@ def algorithm(script, changed, flags):
     if changed.get("clip_coef") == 0 and changed.get("kl_penalty") == 1:
         name += "-kl"
         del changed["clip_coef"], changed["kl_penalty"]
-    # One process with 256 environments is the published 4 workers with 64.
-    workers = flags["num_envs"] // 64
-    for flag, value in ("num_envs", 256), ("aux_minibatch_rollouts", 4 * workers):
-        if changed.get(flag) == value:
-            del changed[flag]
-    if changed.get("minibatch_by") == "trajectories":
-        del changed["minibatch_by"]
-    elif flags["distribution_mode"] == "hard":
-        changed["minibatch_by"] = flags["minibatch_by"]
+    hard = flags["distribution_mode"] == "hard"
+    if hard:  # published: 4 workers with 64 environments and 4 auxiliary trajectories each
+        workers = flags.get("num_workers", 1)
+        published = {"num_envs": 256 // workers, "minibatch_by": "trajectories"}
+        published |= {"aux_minibatch_rollouts": 16 // workers} if script[:3] == "ppg" else {}
+        for flag, value in published.items():
+            changed.pop(flag, None)
+            changed |= {flag: flags[flag]} if flags[flag] != value else {}
     return " ".join([name, *(f"--{flag.replace('_', '-')} {x}" for flag, x in changed.items())])
 
 
@@ -122,7 +127,7 @@ def published(name):
 
 def published_curve(rows, group, game):
     """Steps, mean and deviation between seeds; None if nothing comparable is published."""
-    name, mode, levels = group
+    name, mode, levels, _ = group
     levels = f"{levels}-train" if levels == "200" else levels
     wanted = {"algorithm": name, "mode": mode, "levels": levels, "game": game}
     found = [row for row in rows if all(row[key] == value for key, value in wanted.items())]
@@ -131,11 +136,18 @@ def published_curve(rows, group, game):
 
 
 def by_game(runs):
-    """Group -> game -> runs."""
-    groups = defaultdict(lambda: defaultdict(list))
+    """Group -> game -> finished runs, one of each seed; and what was left out, in words."""
+    groups, left_out = defaultdict(lambda: defaultdict(list)), []
     for run in runs:
-        groups[run.group][run.game].append(run)
-    return groups
+        who = f"{' '.join(map(str, run.group))} {run.game} seed {run.seed}"
+        others = groups[run.group][run.game] if run.group in groups else []
+        if run.curves["charts/episodic_return"][0][-1] < run.steps:
+            left_out.append(f"{who}: unfinished")
+        elif run.seed in [other.seed for other in others]:
+            left_out.append(f"{who}: a second run")
+        else:
+            groups[run.group][run.game].append(run)
+    return groups, left_out
 
 
 def mean_curve(runs):
@@ -149,9 +161,7 @@ def mean_curve(runs):
 
 def normalised(returns, game, mode):
     """Returns on the scale of the authors' code."""
-    with open(PUBLISHED / "normalisation.csv") as file:
-        row = next(row for row in csv.DictReader(file) if row["game"] == game)
-    low, high = float(row[f"{mode}_min"]), float(row[f"{mode}_max"])
+    low, high = normalisation(game, mode)
     return (np.asarray(returns) - low) / (high - low)
 
 
@@ -162,8 +172,8 @@ def final_rows(groups, rows):
         for game, runs in sorted(games.items()):
             steps, values = mean_curve(runs)
             finals = [run.final() for run in runs]
-            row = dict(zip(("algorithm", "mode", "levels"), group, strict=True))
-            row |= {"game": game, "seeds": len(runs), "steps": f"{int(steps[-1]):,}"}
+            row = dict(zip(("algorithm", "mode", "levels", "steps"), group, strict=True))
+            row |= {"steps": f"{group[3]:,}", "game": game, "seeds": len(runs)}
             row["return"] = float(np.mean(finals))
             row["between seeds"] = float(np.std(finals)) if len(runs) > 1 else ""
             curve = published_curve(rows, group, game)
@@ -174,6 +184,9 @@ def final_rows(groups, rows):
                 row |= {"at step": f"{int(step):,}", "ours": ours, "published": float(mean)}
                 row |= {"+-": float(deviation)}
                 row["in the band"] = "yes" if abs(ours - mean) <= deviation else "NO"
+            if all("charts/test_episodic_return" in run.curves for run in runs):
+                finals = [run.final("charts/test_episodic_return") for run in runs]
+                row["return on all levels"] = float(np.mean(finals))
             row["steps/s"] = float(np.median([run.curves["charts/SPS"][1][-1] for run in runs]))
             result.append(row)
     return result
@@ -197,7 +210,7 @@ def aggregates(groups, seed):
     """Means over the 16 games with 95 % intervals, resampling the seeds of each game."""
     result = []
     for group, games in sorted(groups.items()):
-        row = dict(zip(("algorithm", "mode", "levels"), group, strict=True))
+        row = dict(zip(("algorithm", "mode", "levels", "steps"), group, strict=True))
         numbers = {len(runs) for runs in games.values()}
         if set(games) != set(GAMES) or len(numbers) != 1 or group[1] not in ("easy", "hard"):
             missing = sorted(set(GAMES) - set(games))
@@ -226,15 +239,14 @@ def aggregates(groups, seed):
 def efficiency(groups):
     """Steps that each group needs for the final return of PPO at the same mode and levels."""
     result = []
-    for (name, mode, levels), games in sorted(groups.items()):
-        baseline = groups.get(("ppo", mode, levels), {})
+    for (name, mode, levels, planned), games in sorted(groups.items()):
+        baseline = groups.get(("ppo", mode, levels, planned), {})
         for game in sorted(set(games) & set(baseline)) if name != "ppo" else []:
             goal = np.mean([run.final() for run in baseline[game]])
             steps, values = mean_curve(games[game])
             reached = np.flatnonzero(values >= goal)
-            end = mean_curve(baseline[game])[0][-1]
             row = {"algorithm": name, "mode": mode, "levels": levels, "game": game}
-            row |= {"PPO's return": float(goal), "PPO's steps": f"{int(end):,}"}
+            row |= {"PPO's return": float(goal), "PPO's steps": f"{planned:,}"}
             row["steps"] = f"{int(steps[reached[0]]):,}" if len(reached) else "not reached"
             result.append(row)
     return result
@@ -249,7 +261,7 @@ def draw_game(axes, game, groups, rows):
         for run in games[game]:
             axes.plot(*run.curves["charts/episodic_return"], color=colour, alpha=0.4, lw=0.7)
         steps, values = mean_curve(games[game])
-        label = f"{' '.join(group)} ({len(games[game])} seeds)"
+        label = f"{' '.join(map(str, group))} ({len(games[game])} seeds)"
         axes.plot(steps, values, color=colour, lw=1.8, label=label)
         curve = published_curve(rows, group, game)
         if curve is not None:
@@ -305,23 +317,24 @@ def main(args):
     runs = [run for run in runs if run]
     if not runs:
         sys.exit(f"report: no run with a finished episode below {', '.join(map(str, args.runs))}")
-    groups, rows = by_game(runs), published("curves")
+    (groups, left_out), rows = by_game(runs), published("curves")
     args.out.mkdir(parents=True, exist_ok=True)
     with open(args.out / "curves.csv", "w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow([*[f.name for f in fields(Run)][:5], "tag", "step", "value"])
+        writer.writerow([*[f.name for f in fields(Run)][:6], "tag", "step", "value"])
         for run in runs:
-            who = [run.algorithm, run.mode, run.levels, run.game, run.seed]
+            who = [*run.group, run.game, run.seed]
             for tag in sorted(set(run.curves) - {"charts/SPS", "charts/learning_rate"}):
                 for step, value in run.curves[tag].T:
                     writer.writerow([*who, tag.split("/")[1], int(step), f"{value:.4f}"])
     report = {"final": final_rows(groups, rows), "over 16 games": aggregates(groups, args.seed)}
     report["steps to PPO's final return"] = efficiency(groups)
+    report["left out"] = [{"run": words} for words in left_out]
     draw(groups, rows, args.out / "figures")
     (args.out / "report.json").write_text(json.dumps(report, indent=2) + "\n")
     text = "# Report\n"
     for title, part in report.items():
-        body = table(part) if part else "Nothing to compare."
+        body = table(part) if part else "Nothing."
         text += f"\n## {title[0].upper()}{title[1:]}\n\n{body}\n"
     (args.out / "report.md").write_text(text)
     print(text)

@@ -199,9 +199,11 @@ def fake_run(folder, module, game, seed, points, **flags):
     """A directory as `train` leaves it: arguments, and a curve of (step, return)."""
     from torch.utils.tensorboard import SummaryWriter
 
-    run_dir = folder / f"{module.__name__}{game}{seed}{flags.get('arch', '')}{len(flags)}"
+    run_dir = folder / str(len(list(folder.iterdir()) if folder.exists() else []))
     run_dir.mkdir(parents=True)
-    args = dataclasses.asdict(module.Args(env_id=game, seed=seed, **flags))
+    flags = {"total_timesteps": points[-1][0], "num_workers": 1} | flags
+    workers = {"num_workers": flags.pop("num_workers")}
+    args = dataclasses.asdict(module.Args(env_id=game, seed=seed, **flags)) | workers
     (run_dir / "args.json").write_text(json.dumps(args))
     with SummaryWriter(str(run_dir)) as writer:
         for step, value in points:
@@ -220,20 +222,32 @@ def test_report_compares_like_with_like(programs, tmp_path):
     detach = dict(arch="detach", aux_minibatch_rollouts=16)
     fake_run(tmp_path / "runs", ppg_procgen, "coinrun", 1, curve, **HARD, **detach)
     fake_run(tmp_path / "runs", ppo_procgen, "coinrun", 1, curve)  # easy
+    # Left out: a second run of a seed (4 workers are another way to the same), an unfinished one.
+    workers = HARD | dict(num_envs=64, num_workers=4)
+    fake_run(tmp_path / "runs", ppo_procgen, "coinrun", 1, [(s, 50.0) for s, _ in curve], **workers)
+    fake_run(
+        tmp_path / "runs", ppo_procgen, "coinrun", 3, curve[:2], total_timesteps=196_608, **HARD
+    )
+    # Others: fewer steps, whole trajectories on easy levels, 64 environments on hard ones.
+    fake_run(tmp_path / "runs", ppo_procgen, "coinrun", 1, curve[:2])
+    fake_run(tmp_path / "runs", ppo_procgen, "coinrun", 1, curve, minibatch_by="trajectories")
+    fake_run(tmp_path / "runs", ppo_procgen, "coinrun", 1, curve, **HARD | dict(num_envs=64))
     report.main(report.Args([tmp_path / "runs"], tmp_path / "out"))
     found = json.loads((tmp_path / "out" / "report.json").read_text())
     rows = {(row["algorithm"], row["mode"]): row for row in found["final"]}
-    assert set(rows) == {("ppo", "hard"), ("ppg-single", "hard"), ("ppo", "easy")}
+    assert len(found["final"]) == 6 and len(found["left out"]) == 2
+    other = {("ppo --minibatch-by trajectories", "easy"), ("ppo --num-envs 64", "hard")}
+    assert set(rows) == {("ppo", "hard"), ("ppg-single", "hard"), ("ppo", "easy")} | other
     ppo = rows["ppo", "hard"]
     assert (ppo["seeds"], ppo["return"], ppo["between seeds"]) == (2, 4.0, 1.0)
     # Published for coinrun, hard, at 196,608 steps: 3.9506 +- 0.115.
     assert (ppo["at step"], ppo["ours"], ppo["published"]) == ("196,608", 4.0, 3.9506)
     assert ppo["in the band"] == "yes" and rows["ppg-single", "hard"]["in the band"] == "NO"
     assert all("missing: bigfish" in row["no mean, because"] for row in found["over 16 games"])
-    (needed,) = found["steps to PPO's final return"]
-    assert needed["mode"] == "hard" and needed["steps"] == "not reached"
+    needed = {row["algorithm"]: row for row in found["steps to PPO's final return"]}
+    assert needed["ppg-single"]["steps"] == "not reached" and len(needed) == 3
     lines = (tmp_path / "out" / "curves.csv").read_text().splitlines()
-    assert "ppo,hard,unlimited,coinrun,2,episodic_return,196608,5.0000" in lines
+    assert "ppo,hard,unlimited,196608,coinrun,2,episodic_return,196608,5.0000" in lines
     figures = {file.name for file in (tmp_path / "out" / "figures").iterdir()}
     assert figures == {
         f"{x}_{mode}.png" for x in ("coinrun", "all") for mode in ("easy", "hard")
@@ -244,11 +258,12 @@ def test_means_over_16_games(programs, tmp_path):
     """With all 16 games: against numbers worked out here."""
     _, report = programs
     rng, finals = np.random.default_rng(0), {}
-    groups = {("ppo", "easy", "unlimited"): {}}
+    group = "ppo", "easy", "unlimited", 100
+    groups = {group: {}}
     for game in report.GAMES:
         finals[game] = rng.uniform(2, 12, 3)
-        groups["ppo", "easy", "unlimited"][game] = [
-            report.Run("ppo", "easy", "unlimited", game, seed,
+        groups[group][game] = [
+            report.Run(*group, game, seed,
                        {"charts/episodic_return": np.array([[1.0, 100.0], [0.0, value]])})
             for seed, value in enumerate(finals[game])
         ]  # fmt: skip
@@ -264,7 +279,7 @@ def test_means_over_16_games(programs, tmp_path):
     for name in "mean", "IQM", "optimality gap":
         low, high = map(float, re.findall(r"-?\d\.\d+", row[f"{name} 95 %"]))
         assert low < row[name] < high
-    groups["ppo", "easy", "unlimited"]["maze"].pop()
+    groups[group]["maze"].pop()
     assert "unequal" in report.aggregates(groups, 0)[0]["no mean, because"]
 
 
