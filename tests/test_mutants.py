@@ -90,6 +90,13 @@ MUTANTS = [  # name, scripts, line as it is, line with the fault
         "self.obs[rows], self.returns[rows] = obs, returns",
         "self.obs[: self.num_envs], self.returns[rows] = obs, returns",
     ),
+    ("worker gradients summed", BOTH, "        x /= NUM_WORKERS\n", ""),
+    ("one seed for all workers", BOTH, "(args.seed + 10_000 * RANK)", "(args.seed + 0 * RANK)"),
+    ("time left without phases", PPG, "work += num_phases", "work += 0 * num_phases"),
+    ("true value untrained", PPG, "args.vf_true_weight * L_value", "0 * L_value"),
+]
+
+MUTANTS_OF_RESUMPTION = [
     (
         "random numbers not resumed",
         BOTH,
@@ -133,29 +140,28 @@ MUTANTS = [  # name, scripts, line as it is, line with the fault
         "sample(agent(obs)[0], self.generator)",
         "sample(agent(obs)[0])",
     ),
-    ("worker gradients summed", BOTH, "        x /= NUM_WORKERS\n", ""),
-    ("one seed for all workers", BOTH, "(args.seed + 10_000 * RANK)", "(args.seed + 0 * RANK)"),
-    ("time left without phases", PPG, "work += num_phases", "work += 0 * num_phases"),
-    ("true value untrained", PPG, "args.vf_true_weight * L_value", "0 * L_value"),
 ]
 
 
-NAMES = "golden", "equations", "flags", "training", "resume", "cli", "workers"  # the quickest first
+NAMES = "golden", "equations", "flags", "training", "cli", "workers"  # the quickest first
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("scripts", "line", "fault"), [m[1:] for m in MUTANTS], ids=[m[0] for m in MUTANTS]
+    ("names", "scripts", "line", "fault"),
+    [(NAMES, *mutant[1:]) for mutant in MUTANTS]
+    + [(("resume",), *mutant[1:]) for mutant in MUTANTS_OF_RESUMPTION],
+    ids=[mutant[0] for mutant in MUTANTS + MUTANTS_OF_RESUMPTION],
 )
-def test_suite_kills(scripts, line, fault, tmp_path):
-    for name in ("ppo_procgen.py", "ppg_procgen.py", "pyproject.toml", "requirements.txt"):
-        shutil.copy(ROOT / name, tmp_path)
+def test_suite_kills(names, scripts, line, fault, tmp_path):
+    for file in ("ppo_procgen.py", "ppg_procgen.py", "pyproject.toml", "requirements.txt"):
+        shutil.copy(ROOT / file, tmp_path)
     shutil.copytree(ROOT / "tests", tmp_path / "tests")
-    for name in scripts:
-        source = (tmp_path / name).read_text()
-        assert source.count(line) == 1, f"{name}: the mutated line has changed"
-        (tmp_path / name).write_text(source.replace(line, fault))
-    tests = [f"tests/test_{name}.py" for name in NAMES]
+    for script in scripts:
+        source = (tmp_path / script).read_text()
+        assert source.count(line) == 1, f"{script}: the mutated line has changed"
+        (tmp_path / script).write_text(source.replace(line, fault))
+    tests = [f"tests/test_{part}.py" for part in names]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 1, result.stdout[-2000:]
