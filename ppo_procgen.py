@@ -137,7 +137,7 @@ class Args:
     compile: bool = False
     """compile the network for the GPU with torch.compile, which takes a minute or two"""
     micro_batch_size: Number = 0
-    """states whose gradients are computed together; 0 = 128 on a CPU, the minibatch on a GPU"""
+    """states computed together; 0 = 64 on a CPU (with --bf16 128), the minibatch on a GPU"""
     track: bool = False
     """log to Weights & Biases too"""
     wandb_project_name: str = "ppg-procgen"
@@ -148,7 +148,7 @@ class Args:
     """write a clip of the first environment's rollout, up to 20 times in a run"""
     checkpoint_interval: CountOrNone = 10
     """iterations from one checkpoint to the next; 0 = only when the run ends or is stopped"""
-    resume: str = ""
+    resume: Optional[str] = None
     """directory of a run to go on with, which has all flags but a few that may change"""
 
     env_id: str = "starpilot"
@@ -232,15 +232,16 @@ def read_flags(argv, default):
 def parse_args(argv=None):
     """Read a command line into Args, those of --resume first. Raises UsageError."""
     args = read_flags(argv, Args())
-    if args.resume:
+    if args.resume is not None:
         file = Path(args.resume) / "args.json"
         try:
             stored = json.loads(file.read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise UsageError(f"--resume {args.resume}: cannot read {file}: {error}") from None
-        check_flags(args, stored)
-        stored = Args(**{name: stored[name] for name in stored if name in asdict(args)})
-        stored.resume = args.resume
+            check_flags(args, stored)
+            known = {name: value for name, value in stored.items() if name in asdict(args)}
+            stored = replace(Args(**known), resume=args.resume)
+            check_args(stored)
+        except (OSError, ValueError, TypeError, AttributeError) as error:  # no flags, or no JSON
+            raise UsageError(f"--resume {args.resume}: cannot use {file}: {error}") from None
         args = read_flags(argv, stored)
         check_same_run(args, asdict(stored))
     check_args(args)
@@ -459,8 +460,10 @@ def read_checkpoint(path):
     except FileNotFoundError:
         raise UsageError(f"{path}: there is no checkpoint") from None
     except Exception as error:  # whatever is wrong with a file, torch.load has an exception for it
-        what = "truncated, or holds other things than a checkpoint"
-        raise UsageError(f"{path}: is {what} ({type(error).__name__})") from None
+        what = f"truncated, or holds other things than a checkpoint ({type(error).__name__})"
+        previous = checkpoint_files(path.parent)[1]
+        other = f"; the one before it is {previous.name}" if previous.exists() else ""
+        raise UsageError(f"{path}: is {what}{other}") from None
     if not isinstance(state, dict) or "args" not in state:
         raise UsageError(f"{path}: is no checkpoint of {Path(__file__).name}")
     return state
@@ -479,6 +482,8 @@ def load_checkpoint(args):
         state = last_checkpoint(args.resume)
         check_flags(args, state["args"])
         check_same_run(args, state["args"])
+        if not os.access(args.resume, os.W_OK):
+            raise UsageError(f"--resume {args.resume}: cannot write there")
         number = state["num_workers"]
         if number != NUM_WORKERS:
             raise UsageError(f"--resume {args.resume}: has {number} workers, not {NUM_WORKERS}")
@@ -611,7 +616,10 @@ def note_signal(number, frame):
             "torchrun waits 30 s for that, and then kills it; SIGUSR1 to the workers has no limit\n"
         )
     if RANK == 0:
-        os.write(2, line.encode())
+        with contextlib.suppress(
+            BrokenPipeError
+        ):  # the reader has got the signal, too, as in | tee
+            os.write(2, line.encode())
 
 
 def resume_command(run_dir):
@@ -714,8 +722,14 @@ def log(writer, scalars, agent, global_step):
 
 def announce(line):
     """Print a line, once for all workers."""
-    if RANK == 0:
+    if RANK > 0:
+        return
+    try:
         print(line, flush=True)
+    except BrokenPipeError:  # whoever read the output is gone
+        if not SIGNALS:  # as after | head
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the checkpoint comes first
 
 
 def report(progress, status, time_left=""):
@@ -938,7 +952,8 @@ def micro_batches(batch, mb_inds, args, device):
     batch: {name: (rows, ...)}; mb_inds (B,) row numbers, on the CPU. Yields {name: (b, ...)} on the
     device and its share b / B of the minibatch, by which its mean loss counts.
     """
-    size = args.micro_batch_size or (128 if device.type == "cpu" else len(mb_inds))
+    small = 128 if args.bf16 else 64
+    size = args.micro_batch_size or (small if device.type == "cpu" else len(mb_inds))
     for inds in mb_inds.split(size):
         mb = {name: to_device(x[to_device(inds, x.device)], device) for name, x in batch.items()}
         yield mb, len(inds) / len(mb_inds)
@@ -1039,7 +1054,7 @@ def train(args):
             f"images need {obs_size / 1e9:,.2f} GB, the memory has {memory / 1e9:,.2f} GB"
         )
 
-    last = load_checkpoint(args) if args.resume else None
+    last = load_checkpoint(args) if args.resume is not None else None
     counters = dict(iteration=0, global_step=0, logged_step=0, passes=0, checkpoints=0)
     counters = {name: last[name] if last else value for name, value in counters.items()}
     run_dir, writer = open_run(args, last["logged_step"] + 1 if last else None)
@@ -1208,8 +1223,8 @@ def main():
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 128 + 13
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
-            raise
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOENT):
+            raise  # not about the disk or a directory that is gone
         status, line = 1, f"stopped, cannot write: {error}; the last checkpoint, if any, is kept"
         everyone = True
     except (MemoryError, RuntimeError) as error:
@@ -1220,7 +1235,8 @@ def main():
         everyone = True
     if RANK == 0 or everyone:
         under_the_bar = "\n" if sys.stderr.isatty() and status != 2 else ""
-        print(f"{under_the_bar}{Path(__file__).name}: {line}", file=sys.stderr)
+        with contextlib.suppress(BrokenPipeError):
+            print(f"{under_the_bar}{Path(__file__).name}: {line}", file=sys.stderr)
     return status
 
 

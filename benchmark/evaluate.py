@@ -64,7 +64,7 @@ def load(run_dir, previous, device):
         state = module.last_checkpoint(run_dir)
         if previous:
             state = module.read_checkpoint(module.checkpoint_files(run_dir)[1])
-    except (TypeError, module.UsageError) as error:
+    except (TypeError, AttributeError, module.UsageError) as error:
         sys.exit(f"evaluate: {error}")
     architecture = [args.arch] if "arch" in flags else []
     agent = module.Agent(*architecture, args.bf16)
@@ -191,6 +191,11 @@ def main(options):
         sys.exit("evaluate: --episodes, --num-envs and --video-episodes must be at least 1")
     if options.video and not options.video.endswith((".mp4", ".gif")):
         sys.exit(f"evaluate: --video {options.video}: the name must end with .mp4 or .gif")
+    if options.seed < 0:
+        sys.exit(f"evaluate: --seed {options.seed}: must not be negative")
+    for file in options.out, options.video:
+        if file and not Path(file).absolute().parent.is_dir():
+            sys.exit(f"evaluate: {file}: its directory is not there")
     device = torch.device("cuda" if options.cuda and torch.cuda.is_available() else "cpu")
     module, args, agent, step = load(options.run_dir, options.previous, device)
     limits, rows = normalisation(args.env_id, args.distribution_mode), []

@@ -266,13 +266,17 @@ def test_micro_batches_add_up_to_the_minibatch_in_the_auxiliary_phase(size):
 
 @BOTH
 def test_micro_batches_are_small_on_a_cpu(module):
-    """128 states at a time by default, all of the minibatch exactly once."""
-    inds = torch.randperm(300)
-    cpu = torch.device("cpu")
-    parts = list(module.micro_batches({"x": torch.arange(300)}, inds, module.Args(), cpu))
-    assert [len(mb["x"]) for mb, _ in parts] == [128, 128, 44]
-    assert torch.equal(torch.cat([mb["x"] for mb, _ in parts]), inds)
-    assert sum(share for _, share in parts) == pytest.approx(1)
+    """64 or 128 states at a time by default, all of the minibatch exactly once."""
+    inds, cpu = torch.randperm(300), torch.device("cpu")
+    for args, sizes in (
+        (module.Args(), [64] * 4 + [44]),
+        (module.Args(bf16=True), [128, 128, 44]),
+        (module.Args(micro_batch_size=200), [200, 100]),
+    ):
+        parts = list(module.micro_batches({"x": torch.arange(300)}, inds, args, cpu))
+        assert [len(mb["x"]) for mb, _ in parts] == sizes
+        assert torch.equal(torch.cat([mb["x"] for mb, _ in parts]), inds)
+        assert sum(share for _, share in parts) == pytest.approx(1)
 
 
 @BOTH

@@ -179,6 +179,18 @@ def test_no_auxiliary_phase_over_rollouts_that_are_gone(tmp_path):
     assert sorted(path.iterdir()) == before  # a refusal leaves nothing behind
 
 
+def test_more_auxiliary_epochs_than_steps(tmp_path):
+    """Nothing is logged twice, even then."""
+    flags = "--num-envs 4 --num-steps 1 --num-minibatches 1 --n-pi 1 --e-aux 6 --total-timesteps"
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        name = "policy_phase"
+        patch.setattr(ppg_procgen, name, killed(ppg_procgen.policy_phase, 4))
+        train(ppg_procgen, tmp_path, [*flags.split(), "20"])
+    train(ppg_procgen, tmp_path, ["--resume", str(run_dir(tmp_path))])
+    steps = [step for step, _ in scalars(tmp_path)["losses/policy_loss"]]
+    assert steps == [4, 8, 12, 16, 20]
+
+
 def test_no_command_that_cannot_work(tmp_path, monkeypatch, capsys):
     """Stopped within a phase whose rollouts are kept nowhere, PPG promises nothing."""
     monkeypatch.chdir(tmp_path)
@@ -320,8 +332,35 @@ def test_flags_that_may_not_change_are_refused(module, flags, copy):
 @BOTH
 def test_no_run_to_resume(module, tmp_path):
     assert "args.json" in refusal(module, ["--resume", tmp_path / "nothing"])
-    (tmp_path / "args.json").write_text("{")
-    assert "args.json" in refusal(module, ["--resume", tmp_path])
+    for text in "{", "[]", "null", "3", "{}":
+        (tmp_path / "args.json").write_text(text)
+        assert "--resume" in refusal(module, ["--resume", tmp_path])
+    assert "--resume :" in refusal(module, ["--resume", ""])  # an unset variable of a shell
+
+
+@BOTH
+def test_flags_of_the_wrong_type(module, copy):
+    file = copy[module] / "args.json"
+    file.write_text(file.read_text().replace('"num_envs": 4', '"num_envs": "x"'))
+    assert "args.json" in refusal(module, ["--resume", copy[module], *LONGER])
+
+
+@BOTH
+def test_reader_of_the_output_stops_first(module, tmp_path):
+    """Ctrl-C also ends `tee`: the checkpoint is written all the same."""
+    script = ROOT / f"{module.__name__}.py"
+    flags = shlex.join([*words(module, 500), "--checkpoint-interval", "0"])
+    line = f"{shlex.quote(sys.executable)} {shlex.quote(str(script))} {flags} 2>&1 | tee log"
+    process = subprocess.Popen(["sh", "-c", line], cwd=tmp_path, env=ENV, start_new_session=True)
+    while not ((tmp_path / "log").exists() and "step 64," in (tmp_path / "log").read_text()):
+        assert process.poll() is None
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    process.wait()
+    deadline = time.time() + 30
+    while not (run_dir(tmp_path) / "checkpoint.0.pt").exists():
+        assert time.time() < deadline
+        time.sleep(0.1)
 
 
 # ------------------------------------------------------------------------------ Rows 29, 33: ends
@@ -420,7 +459,7 @@ def test_ends_without_a_traceback(module, error, status, said, monkeypatch, caps
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError("shape mismatch"), OSError(13, "Permission denied")]
+    "error", [RuntimeError("shape mismatch"), OSError(98, "Address already in use")]
 )
 @BOTH
 def test_other_errors_are_raised_unchanged(module, error, monkeypatch):
