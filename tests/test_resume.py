@@ -527,7 +527,7 @@ def test_clips_are_written(module, tmp_path):
     files = sorted((run_dir(tmp_path) / "clips").iterdir())
     assert [file.name for file in files] == ["32.gif", "64.gif", "96.gif"]
     frames = imageio.mimread(files[0])
-    assert len(frames) == 8 and frames[0].shape[:2] == (192, 192)
+    assert len(frames) == 4 and frames[0].shape[:2] == (128, 128)
 
 
 @BOTH
