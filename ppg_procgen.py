@@ -35,15 +35,16 @@ At the paper's scale (4 workers of 64 environments; one process with 256 stands 
 
 Read from top to bottom: Arguments, Workers, Checkpoints, Environments, Running, Network, Equations,
 Training; or from Network on, in a hurry. `diff ppo_procgen.py ppg_procgen.py` prints what PPG adds
-to PPO. In both, the update after a rollout is called policy phase, as in PPG.
+to PPO. In both, `policy_phase` is the update after one rollout; the paper's policy phase is N_pi of
+them, with their rollouts. With one process, worker_mean(x) is x.
 
 Shapes: N environments, T steps of a rollout, B states of a minibatch, A = 15 actions. Row n of an
 (N, T) tensor is the trajectory of environment n. Observations stay bytes (64, 64, 3) until the
 network's first line. "log pi" or `logits` are normalized: the log-probabilities of all actions.
 
 What differs by default from the published code, which is otherwise followed update for update:
-  1. Minibatches hold shuffled single steps (--minibatch-by), which learned faster in a first run
-     with 64 environments; `trajectories` is the published way.
+  1. Minibatches hold shuffled single steps (--minibatch-by), as in CleanRL: with 64 environments, 8
+     whole trajectories are few and alike. `trajectories` is the published way.
   2. The losses in the log are means over all gradient steps of an iteration, not of its last epoch.
   3. Several workers divide rewards by the deviation of all their returns; the published code
      averages the variances of the workers.
@@ -209,7 +210,7 @@ class Args:
     aux_learning_rate: Coefficient = 5e-4
     """Adam's step size in the auxiliary phase (paper: 5e-4)"""
     aux_minibatch_rollouts: Count = 4
-    """trajectories of T steps in an auxiliary minibatch (paper: 16, as 4 workers with 4)"""
+    """trajectories, of T steps each, in an auxiliary minibatch (paper: 16, as 4 workers with 4)"""
 
 
 GAMES = (
@@ -373,8 +374,9 @@ def worker_concat(items):
 
 def refuse_together(problem):
     """Raise UsageError on all workers, with the problem that one of them has; "" is none."""
-    for words in filter(None, worker_concat([problem])):
-        raise UsageError(words)
+    problems = [words for words in worker_concat([problem]) if words]
+    if problems:
+        raise UsageError(problems[0])
 
 
 def any_worker(condition, device):
@@ -394,7 +396,7 @@ def moments(x):
 def write_file(path, data, previous=None):
     """Write bytes. Killed at any moment, this leaves the file as it was, or as it shall be.
 
-    With a `previous` path, what was there is kept under it.
+    With a `previous` path, what was there is kept under it, and for a moment under it alone.
     """
     new = path.with_name(path.name + ".new")
     with open(new, "wb") as file:
@@ -494,7 +496,10 @@ def last_checkpoint(run_dir):
 
 
 def load_checkpoint(args):
-    """The last checkpoint of args.resume that all workers have. Raises UsageError if none fits."""
+    """The last checkpoint of args.resume that all workers have. Raises UsageError if none fits.
+
+    All workers must reach the same exchanges: a problem of one is kept until `refuse_together`.
+    """
     state, problem = {"checkpoints": 0}, ""
     try:
         state = last_checkpoint(args.resume)
@@ -779,8 +784,8 @@ def normed(layer, norm):
 def log_softmax(x):
     """log pi (B, A) as torch.distributions.Categorical computes it, which the published code uses.
 
-    F.log_softmax rounds otherwise, and Adam's first step, lr * sign(gradient), makes a full step of
-    rounding where a gradient should be zero.
+    F.log_softmax rounds differently. Where a gradient should be zero, Adam's first step, which is
+    lr * sign(gradient), makes a full step of that rounding.
     """
     return x - x.logsumexp(-1, keepdim=True)
 
@@ -868,9 +873,10 @@ class Agent(nn.Module):
 
 
 def sample(logits, generator=None):
-    """Actions drawn from pi; log pi (B, A) -> (B, 1). Waits for no GPU, stops at no NaN.
+    """Actions drawn from pi; log pi (B, A) -> (B, 1).
 
-    By the Gumbel-max trick: log pi plus Gumbel noise is largest at a sample of pi.
+    By the Gumbel-max trick: log pi plus Gumbel noise is largest at a sample of pi. Unlike
+    torch.multinomial, it needs no synchronization with a GPU, and leaves a NaN for `log` to report.
     """
     noise = -torch.empty_like(logits).exponential_(generator=generator).log()
     return (logits + noise).argmax(1, keepdim=True)
@@ -1099,9 +1105,10 @@ def optimizer_step(agent, optimizer, max_grad_norm):
 def policy_phase(agent, optimizers, batch, args, tick=lambda passes: None):
     """Update the agent on one rollout: E_pi epochs on L^clip + beta_S S, E_V epochs on L^value.
 
-    Schulman et al. 2017, equation 9. batch: obs (N, T, 64, 64, 3), actions, logprobs, advantages,
-    returns (N, T). Calls tick(forward passes) after every micro-batch, whose gradient counts as two
-    more. Returns the metrics of each gradient step.
+    Schulman et al. 2017, equation 9; with a KL penalty, equation 8.
+    batch: obs (N, T, 64, 64, 3), actions, logprobs, advantages, returns (N, T). Calls tick(passes)
+    after every micro-batch; forward and backward pass count as 3 forward passes. Returns the
+    metrics of each gradient step.
     """
     num_envs, num_steps = batch["actions"].shape
     device = batch["actions"].device
@@ -1114,7 +1121,7 @@ def policy_phase(agent, optimizers, batch, args, tick=lambda passes: None):
     for optimizer, trained in epochs:
         b_inds = minibatches(num_envs, num_steps, args.num_minibatches, args.minibatch_by)
         for mb_inds in b_inds:
-            # To None: Adam then skips the weights that this loss does not reach.
+            # Sets gradients to None, so that Adam skips the weights that this loss does not reach.
             optimizers[optimizer].zero_grad()
             mb_metrics = defaultdict(float)
             for mb, share in micro_batches(batch, mb_inds, args, device):
@@ -1136,7 +1143,8 @@ def policy_phase(agent, optimizers, batch, args, tick=lambda passes: None):
                     continue
                 add_up(mb_metrics, share, policy_loss=-L_clip, entropy=S)
                 clipfrac = ((ratio - 1).abs() > args.clip_coef).float().mean()
-                # Two estimates of KL[pi_old, pi], http://joschu.net/blog/kl-approx.html
+                # Two estimates of KL[pi_old, pi], http://joschu.net/blog/kl-approx.html, named as
+                # in CleanRL
                 kl, old_kl = (ratio - 1 - logratio).mean(), -logratio.mean()
                 add_up(mb_metrics, share, approx_kl=kl, old_approx_kl=old_kl, clipfrac=clipfrac)
             optimizer_step(agent, optimizers[optimizer], args.max_grad_norm)
@@ -1146,7 +1154,7 @@ def policy_phase(agent, optimizers, batch, args, tick=lambda passes: None):
 
 @torch.no_grad()
 def old_policy_logits(agent, buffer, args, tick=lambda passes: None):
-    """log pi_old(.|s) of all stored states: (R, T, 64, 64, 3) uint8 -> (R, T, A)."""
+    """log pi_old(.|s) of all stored states: R trajectories of T steps -> (R, T, A)."""
     num_trajectories, num_steps = buffer["returns"].shape
     old_logits, obs = [], {"obs": buffer["obs"].flatten(0, 1)}
     inds, device = torch.arange(num_trajectories * num_steps), buffer["returns"].device
@@ -1219,7 +1227,7 @@ def train(args):
     total_steps = num_iterations * batch_size
     num_epochs = args.e_pi if args.e_pi == args.e_v else args.e_pi + args.e_v
     num_updates = num_iterations * num_epochs * args.num_minibatches
-    work = total_steps * (1 + 3 * num_epochs)  # in forward passes; a gradient costs three
+    work = total_steps * (1 + 3 * num_epochs)  # in forward passes; forward and backward are 3
     obs_size = args.num_envs * args.num_steps * math.prod(OBS_SHAPE)  # bytes, of one worker
     memory = memory_size() / NUM_LOCAL_WORKERS
     # Published code: no auxiliary phase when the budget is used up.
@@ -1255,7 +1263,7 @@ def train(args):
     counters = {name: last[name] if last else value for name, value in counters.items()}
     run_dir, writer = open_run(args, last["logged_step"] + 1 if last else None)
     keep_freed_memory()
-    random.seed(worker_seed(args))  # nothing here draws from these two, but who changes it may
+    random.seed(worker_seed(args))  # unused here, as is NumPy's; for those who change this script
     np.random.seed(worker_seed(args))
     torch.manual_seed(args.seed)
     torch.backends.cudnn.deterministic = args.torch_deterministic
@@ -1444,7 +1452,8 @@ def main():
         train(parse_args())
         return 0
     except Stopped as stop:
-        status = 128 + (SIGNALS or [signal.SIGTERM])[0]  # none here: another worker's
+        # As shells report a signal. If another worker has got it, this one knows no number.
+        status = 128 + (SIGNALS or [signal.SIGTERM])[0]
         line = f"stopped; {stop}"
     except UsageError as error:
         status, line = 2, str(error)

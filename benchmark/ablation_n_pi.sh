@@ -1,5 +1,5 @@
 #!/bin/sh
-# How many policy phases to an auxiliary phase, on hard levels.
+# How many rollouts between auxiliary phases, on hard levels.
 # Settings and flags: see jobs.sh.
 SEEDS=${SEEDS:-1} # as published: one run of each
 . "$(dirname "$0")/jobs.sh"

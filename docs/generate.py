@@ -5,9 +5,12 @@ any more: a hunk of the diff or a scalar without an explanation, or an explanati
 """
 
 import ast
+import csv
 import difflib
 import json
 import re
+import statistics
+from collections import defaultdict
 from pathlib import Path
 
 import explanations
@@ -83,7 +86,7 @@ def logged_names():
 
 
 def metrics_table():
-    """All logged scalars, with line numbers of what computes them."""
+    """All logged scalars; their names come from the scripts, the rest from explanations.py."""
     same_keys("METRICS", explanations.METRICS, logged_names())
     rows = []
     for name, (formula, unit, when) in explanations.METRICS.items():
@@ -142,6 +145,31 @@ def speed_tables():
     return text.replace("## ", "### ")
 
 
+def read_published(name):
+    with open(ROOT / "benchmark" / "published" / f"{name}.csv") as file:
+        return list(csv.DictReader(file))
+
+
+def published_results():
+    """Mean normalised returns over the last 5 % of the steps, as in the authors' code."""
+    limits = {row["game"]: row for row in read_published("normalisation")}
+    scores = defaultdict(list)
+    for row in read_published("published_final"):
+        if row["mode"] == "hard":
+            low, high = (float(limits[row["game"]][f"hard_{end}"]) for end in ("min", "max"))
+            score = (float(row["return_mean"]) - low) / (high - low)
+            scores[row["algorithm"].replace("-", "_")].append(score)
+    values = {f"published_{name}": f"{statistics.mean(x):.3f}" for name, x in scores.items()}
+    curves = defaultdict(lambda: defaultdict(list))
+    for row in read_published("published_ablations"):
+        if int(row["step"]) > 95e6:
+            curves[row["parameter"]][int(row["value"])].append(float(row["mean_normalised_return"]))
+    for name, by_value in curves.items():
+        means = [f"{statistics.mean(by_value[value]):.3f}" for value in sorted(by_value)]
+        values[f"published_{name}"] = " ".join(means)
+    return values
+
+
 def substitutions():
     """Names that the pages may use as {{ name }}."""
     ppo, ppg = flags(PPO), flags(PPG)
@@ -150,6 +178,7 @@ def substitutions():
     for row in SPEED["comparison"]:
         key = f"{row['algorithm']} {row['program']}".lower().replace(", ", " ").replace(" ", "_")
         values[f"speed_{key}"] = f"{row['times CleanRL']:.1f}"
+    values |= published_results()
     n, t = int(ppg["num_envs"][0]), int(ppg["num_steps"][0])
     n_pi, per_minibatch = int(ppg["n_pi"][0]), int(ppg["aux_minibatch_rollouts"][0])
     values["batch_size"] = f"{n * t:,}"

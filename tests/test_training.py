@@ -71,6 +71,17 @@ def test_learning_rate_falls_over_the_whole_run(tmp_path):
     assert all(later < earlier for earlier, later in pairwise(rates))
 
 
+@BOTH
+def test_logged_losses_are_means_over_all_gradient_steps(module, tmp_path, monkeypatch):
+    phase, seen = module.policy_phase, []
+    monkeypatch.setattr(module, "policy_phase", lambda *args: seen.append(phase(*args)) or seen[-1])
+    _, logged = run(module, tmp_path / "a", total_timesteps=256)
+    for name in "value_loss", "entropy":
+        wanted = [sum(float(step[name]) for step in steps) / len(steps) for steps in seen]
+        assert len(seen[0]) > 1 and len({float(step[name]) for step in seen[0]}) > 1
+        assert [value for _, value in logged[f"losses/{name}"]] == pytest.approx(wanted, rel=1e-5)
+
+
 @pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("bf16", [False, True], ids=["float32", "bf16"])

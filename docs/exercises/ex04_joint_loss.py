@@ -1,4 +1,4 @@
-"""Exercise 4: write PPG from PPO. The losses of the auxiliary phase. 30 minutes.
+"""Exercise 4: the losses of the auxiliary phase. 30 minutes.
 
 Tensors: logits and old_logits (B, 15) are log-probabilities; values, aux_values, returns (B,).
 Then: python -m pytest docs/exercises/ex04_joint_loss.py
