@@ -988,7 +988,7 @@ class AuxiliaryBuffer:
     def __init__(self, args, device, obs_device, run_dir):
         self.n_pi, self.num_envs, self.run_dir = args.n_pi, args.num_envs, run_dir
         self.phases = self.last_iteration = 0  # auxiliary phases done, rollouts stored
-        self.files = {}  # name: tensor
+        self.paths, self.files = {}, {}  # by name; the files as tensors
         self.obs = self.storage("obs", args, obs_device)
         self.returns = self.storage("returns", args, device)
         # Of the rollout that a slot holds; 0 = none.
@@ -1012,7 +1012,7 @@ class AuxiliaryBuffer:
             os.posix_fallocate(descriptor, 0, size * dtype.itemsize)
         os.close(descriptor)
         file = torch.from_file(str(path), shared=True, size=size, dtype=dtype).reshape(shape)
-        self.files[name] = file
+        self.paths[name], self.files[name] = path, file
         return file.to(device)  # on a CPU, the file itself
 
     def store(self, iteration, obs, returns):
@@ -1021,14 +1021,14 @@ class AuxiliaryBuffer:
         rows = slice(slot * self.num_envs, (slot + 1) * self.num_envs)
         self.iterations[slot] = 0  # while the rows are half written
         self.obs[rows], self.returns[rows] = obs, returns
-        for name, x in {"obs": obs, "returns": returns}.items() if self.files else ():
-            if getattr(self, name) is not self.files[name]:  # it is on a GPU
+        for name, x in ("obs", obs), ("returns", returns):
+            if self.files and getattr(self, name) is not self.files[name]:  # it is on a GPU
                 self.files[name][rows] = x.cpu()
         self.iterations[slot] = self.last_iteration = iteration
 
     def state_dict(self):
-        for name in self.files:
-            with open(self.run_dir / f"auxiliary_{name}.{RANK}", "rb+") as file:
+        for path in self.paths.values():
+            with open(path, "rb+") as file:
                 os.fsync(file.fileno())
         return {"phases": self.phases, "last_iteration": self.last_iteration}
 

@@ -5,7 +5,6 @@ writes RUN_DIR/evaluation.json. With --video, the first game of the training lev
 V(s) and pi(.|s) drawn beside the frames.
 """
 
-import csv
 import dataclasses
 import importlib
 import json
@@ -17,10 +16,11 @@ import numpy as np
 import scipy.stats
 import torch
 import tyro
-from speed import ROOT, table
 from tqdm import tqdm
 
-NORMALISATION = ROOT / "benchmark" / "published" / "normalisation.csv"
+from reference import normalisation
+from speed import ROOT, table
+
 LAST_LEVEL = 2**31 - 1
 # Procgen's 15 actions: left, right, up, down and their combinations, none, and six buttons.
 ACTIONS = "LD L LU D - U RD R RU d a w s q e".split()
@@ -119,15 +119,6 @@ def play(module, args, agent, options, device, film=None):
     return np.array(results, dtype=float)
 
 
-def normalisation(game, mode):
-    """The returns that count as 0 and as 1; None for modes without published constants."""
-    if mode not in ("easy", "hard"):
-        return None
-    with open(NORMALISATION) as file:
-        row = next(row for row in csv.DictReader(file) if row["game"] == game)
-    return [float(row[f"{mode}_{end}"]) for end in ("min", "max")]
-
-
 def summary(levels, results, limits, seed):
     """A row of the table."""
     returns, lengths, completed = results.T
@@ -211,7 +202,7 @@ def main(options):
     report |= {"global_step": step, "greedy": options.greedy, "seed": options.seed, "levels": rows}
     report["normalisation"] = {
         "min, max": limits,
-        "from": f"benchmark/published/{NORMALISATION.name}",
+        "from": "benchmark/published/normalisation.csv",
     }
     out = Path(options.out or options.run_dir / "evaluation.json")
     out.write_text(json.dumps(report, indent=2) + "\n")

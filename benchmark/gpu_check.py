@@ -22,6 +22,7 @@ from unittest.mock import patch
 
 import torch
 import tyro
+
 from speed import ROOT, table, train_quietly, write_report
 
 SCRIPTS = "ppo_procgen", "ppg_procgen"

@@ -26,12 +26,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import scipy.stats
 import tyro
-from evaluate import normalisation
-from speed import ROOT, table
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tqdm import tqdm
 
-PUBLISHED = ROOT / "benchmark" / "published"
+from reference import normalised
+from reference import rows as published
+from speed import table
+
 GAMES = importlib.import_module("ppo_procgen").GAMES
 NOT_A_RECIPE = (
     "exp_name seed cuda bf16 micro_batch_size compile track wandb_project_name wandb_entity"
@@ -119,12 +120,6 @@ def algorithm(script, changed, flags):
     return " ".join([name, *(f"--{flag.replace('_', '-')} {x}" for flag, x in changed.items())])
 
 
-def published(name):
-    """Rows of a published file."""
-    with open(PUBLISHED / f"published_{name}.csv") as file:
-        return list(csv.DictReader(file))
-
-
 def published_curve(rows, group, game):
     """Steps, mean and deviation between seeds; None if nothing comparable is published."""
     name, mode, levels, _ = group
@@ -157,12 +152,6 @@ def mean_curve(runs):
     steps = curves[0][0]
     steps = steps[(steps >= start) & (steps <= end)]
     return steps, np.mean([np.interp(steps, *curve) for curve in curves], axis=0)
-
-
-def normalised(returns, game, mode):
-    """Returns on the scale of the authors' code."""
-    low, high = normalisation(game, mode)
-    return (np.asarray(returns) - low) / (high - low)
 
 
 def final_rows(groups, rows):
@@ -221,7 +210,8 @@ def aggregates(groups, seed):
             )
             result.append(row)
             continue
-        scores = [normalised([r.final() for r in games[g]], g, group[1]) for g in GAMES]
+        finals = {game: np.array([run.final() for run in games[game]]) for game in GAMES}
+        scores = [normalised(finals[game], game, group[1]) for game in GAMES]
         row["seeds"] = numbers.pop()
         statistics = {"mean": overall_mean, "IQM": iqm, "optimality gap": optimality_gap}
         for name, statistic in statistics.items():
@@ -297,7 +287,7 @@ def draw(groups, rows, out):
 def draw_ablations(out):
     """The published ablations as they are."""
     curves = defaultdict(lambda: defaultdict(list))
-    for row in published("ablations"):
+    for row in published("published_ablations"):
         point = float(row["step"]), float(row["mean_normalised_return"])
         curves[row["parameter"]][row["value"]].append(point)
     figure, cells = plt.subplots(1, len(curves), figsize=(18, 4.5), constrained_layout=True)
@@ -317,7 +307,7 @@ def main(args):
     runs = [run for run in runs if run]
     if not runs:
         sys.exit(f"report: no run with a finished episode below {', '.join(map(str, args.runs))}")
-    (groups, left_out), rows = by_game(runs), published("curves")
+    (groups, left_out), rows = by_game(runs), published("published_curves")
     args.out.mkdir(parents=True, exist_ok=True)
     with open(args.out / "curves.csv", "w", newline="") as file:
         writer = csv.writer(file)

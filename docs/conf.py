@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(1, str(Path(__file__).parents[1] / "benchmark"))
 import generate
 
 project = "Phasic Policy Gradient"
@@ -20,7 +21,7 @@ extensions = [
 ]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "substitution"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "exercises/*.py", "notes"]
+exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "PPG on Procgen"
 html_show_sphinx = False

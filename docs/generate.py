@@ -5,20 +5,17 @@ any more: a hunk of the diff or a scalar without an explanation, or an explanati
 """
 
 import ast
-import csv
 import difflib
-import json
 import re
 import statistics
 from collections import defaultdict
 from pathlib import Path
 
 import explanations
+import reference
 
-DOCS = Path(__file__).parent
-ROOT = DOCS.parent
+ROOT = Path(__file__).parents[1]
 PPO, PPG = ROOT / "ppo_procgen.py", ROOT / "ppg_procgen.py"
-SPEED = json.loads((ROOT / "benchmark" / "results" / "speed.json").read_text())
 
 
 def flags(path):
@@ -53,13 +50,12 @@ def same_keys(what, explained, found):
 def flags_table():
     """All flags of both scripts."""
     ppo, ppg = flags(PPO), flags(PPG)
-    same_keys(
-        "OTHER_VALUES", explanations.OTHER_VALUES, set(explanations.OTHER_VALUES) & set(ppo | ppg)
-    )
+    known = explanations.OTHER_VALUES
+    same_keys("OTHER_VALUES", known, known.keys() & (ppo | ppg).keys())
     rows = []
     for name, (default, text) in (ppo | ppg).items():
         only = "" if name in ppo and name in ppg else f" ({'PPO' if name in ppo else 'PPG'} only)"
-        published, cleanrl = explanations.OTHER_VALUES.get(name, ("", ""))
+        published, cleanrl = known.get(name, ("", ""))
         flag = f"`--{name.replace('_', '-')}`{only}"
         rows.append([flag, f"`{default}`", published, cleanrl, text.replace("|", "\\|")])
     head = ["flag", "default", "published code", "CleanRL", "what it is"]
@@ -72,17 +68,15 @@ def logged_names():
     for path in PPO, PPG:
         source = path.read_text("utf-8")
         names |= set(re.findall(r'"((?:losses|charts)/\w+)"', source))
-        for call, prefix in re.findall(
-            r"add_up\(mb_metrics, share, ([^)]*\(?[^)]*\)?)\)()", source
-        ):
-            names |= {name for name in re.findall(r"(\w+)=", call + prefix)}
+        for values in re.findall(r"add_up\(mb_metrics, share, (.*)\)$", source, re.M):
+            names |= set(re.findall(r"(\w+)=", values))
     plain = {name for name in names if "/" not in name}
     aux = {name for name in plain if name in ("kl_loss", "aux_value_loss", "real_value_loss")}
     names = {name for name in names if "/" in name}
     names |= {f"losses/{name}" for name in plain - aux} | {f"losses/aux/{name}" for name in aux}
     for name in re.findall(r'"(episod\w+)"', PPO.read_text("utf-8")):
         names |= {f"charts/{name}", f"charts/test_{name}"}
-    return names - {"charts/test_"}
+    return names
 
 
 def metrics_table():
@@ -145,23 +139,16 @@ def speed_tables():
     return text.replace("## ", "### ")
 
 
-def read_published(name):
-    with open(ROOT / "benchmark" / "published" / f"{name}.csv") as file:
-        return list(csv.DictReader(file))
-
-
 def published_results():
     """Mean normalised returns over the last 5 % of the steps, as in the authors' code."""
-    limits = {row["game"]: row for row in read_published("normalisation")}
     scores = defaultdict(list)
-    for row in read_published("published_final"):
+    for row in reference.rows("published_final"):
         if row["mode"] == "hard":
-            low, high = (float(limits[row["game"]][f"hard_{end}"]) for end in ("min", "max"))
-            score = (float(row["return_mean"]) - low) / (high - low)
+            score = reference.normalised(float(row["return_mean"]), row["game"], "hard")
             scores[row["algorithm"].replace("-", "_")].append(score)
     values = {f"published_{name}": f"{statistics.mean(x):.3f}" for name, x in scores.items()}
     curves = defaultdict(lambda: defaultdict(list))
-    for row in read_published("published_ablations"):
+    for row in reference.rows("published_ablations"):
         if int(row["step"]) > 95e6:
             curves[row["parameter"]][int(row["value"])].append(float(row["mean_normalised_return"]))
     for name, by_value in curves.items():
@@ -175,15 +162,11 @@ def substitutions():
     ppo, ppg = flags(PPO), flags(PPG)
     values = {f"ppg_{name}": default for name, (default, _) in ppg.items()}
     values |= {f"ppo_{name}": default for name, (default, _) in ppo.items()}
-    for row in SPEED["comparison"]:
-        key = f"{row['algorithm']} {row['program']}".lower().replace(", ", " ").replace(" ", "_")
-        values[f"speed_{key}"] = f"{row['times CleanRL']:.1f}"
     values |= published_results()
     n, t = int(ppg["num_envs"][0]), int(ppg["num_steps"][0])
-    n_pi, per_minibatch = int(ppg["n_pi"][0]), int(ppg["aux_minibatch_rollouts"][0])
+    n_pi = int(ppg["n_pi"][0])
     values["batch_size"] = f"{n * t:,}"
     values["phase_steps"] = f"{n * t * n_pi:,}"
-    values["aux_minibatches"] = f"{n * n_pi // per_minibatch:,}"
     values["buffer_gb"] = f"{n * t * n_pi * 64 * 64 * 3 / 1e9:.1f}"
     return values
 
