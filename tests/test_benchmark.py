@@ -65,6 +65,9 @@ def test_every_experiment_of_the_paper_is_there():
         "--arch detach",
         "--num-levels 200",
         "--num-levels 500",
+        "--e-pi 3 --e-v 3 --e-aux 0",  # appendix B
+        "--vf-true-weight 0 --e-v 7",  # appendix C
+        *[f"--update-epochs {x}" for x in (1, 2, 3, 4, 5, 6)],  # appendix D
     ):
         assert experiment in flags, experiment
 

@@ -10,18 +10,28 @@ EXERCISES = Path(__file__).parents[1] / "docs" / "exercises"
 NAMES = [file.stem for file in sorted(EXERCISES.glob("ex*.py"))]
 
 
-def load(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+def load(name):
+    """An exercise as a module, with its stubs."""
+    spec = importlib.util.spec_from_file_location(name, EXERCISES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def checks(exercise):
-    return [function for name, function in vars(exercise).items() if name.startswith("test_")]
+def answers_of(name, right="", wrong=""):
+    """The functions and constants of a solution, in whose text a wrong line may replace a right."""
+    text = (EXERCISES / "solutions" / f"{name}.py").read_text("utf-8")
+    assert right in text
+    answers = {}
+    exec(text.replace(right, wrong) if right else text, answers)
+    return {
+        key: value
+        for key, value in answers.items()
+        if not key.startswith("__") and not inspect.ismodule(value)
+    }
 
 
-def solve(exercise, **answers):
+def solve(exercise, answers):
     """Put answers into an exercise, for its functions or constants of the same name."""
     for name, answer in answers.items():
         assert hasattr(exercise, name), name
@@ -29,55 +39,201 @@ def solve(exercise, **answers):
     return exercise
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_stub_fails_and_solution_passes(name):
-    exercise = load(EXERCISES / f"{name}.py")
-    assert checks(exercise)
-    for check in checks(exercise):
-        with pytest.raises(NotImplementedError):
-            check()
-    solution = load(EXERCISES / "solutions" / f"{name}.py")
-    answers = {
-        key: value
-        for key, value in vars(solution).items()
-        if not key.startswith("__") and not inspect.ismodule(value)
-    }
-    for check in checks(solve(exercise, **answers)):
-        check()
+def checks(exercise):
+    return [function for name, function in vars(exercise).items() if name.startswith("test_")]
 
 
-GAE = inspect.getsource(load(EXERCISES / "solutions" / "ex01_gae.py"))
-JOINT = inspect.getsource(load(EXERCISES / "solutions" / "ex04_joint_loss.py"))
-MISTAKES = [  # exercise, its solution, a right line, a wrong one, what the check says about it
-    ("ex01_gae", GAE, "gamma * gae_lambda", "gamma", "not by gamma"),
-    ("ex01_gae", GAE, "gamma * going_on * next_value", "gamma * next_value", "must not count"),
-    ("ex01_gae", GAE, "= values[t], dones[t]", "= values[t], dones[t - 1]", "dones[t + 1] tells"),
-    (
-        "ex04_joint_loss",
-        JOINT,
-        "kl_divergence(old_logits, logits):",
-        "kl_divergence(logits, old_logits):",
-        "weigh by the OLD",
-    ),
-    ("ex04_joint_loss", JOINT, ".sum(-1).mean()", ".mean()", "sum over actions"),
-    ("ex04_joint_loss", JOINT, ".sum(-1).mean()", ".sum()", "not their sum"),
-    ("ex04_joint_loss", JOINT, "0.5 * (", "1.0 * (", "factor 1/2"),
-    ("ex04_joint_loss", JOINT, " + L_value", "", "L^value is trained"),
-    ("ex04_joint_loss", JOINT, "beta_clone * kl", "kl", "beta_clone"),
-]
-
-
-@pytest.mark.parametrize(("name", "solution", "right", "wrong", "said"), MISTAKES)
-def test_likely_mistake_is_named(name, solution, right, wrong, said):
-    assert right in solution
-    answers = {}
-    exec(solution.replace(right, wrong), answers)
-    del answers["__builtins__"]
-    exercise = solve(load(EXERCISES / f"{name}.py"), **answers)
-    said_by_checks = []
+def complaints(exercise):
+    """What the checks say, one after the other."""
     for check in checks(exercise):
         try:
             check()
         except AssertionError as error:
-            said_by_checks.append(str(error))
-    assert any(said in text for text in said_by_checks), said_by_checks
+            yield str(error)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_stub_fails_and_solution_passes(name):
+    exercise = load(name)
+    assert checks(exercise)
+    for check in checks(exercise):
+        with pytest.raises(NotImplementedError):
+            check()
+    for check in checks(solve(exercise, answers_of(name))):
+        check()
+
+
+def wrong_options(exercise, answers):
+    """(constant, value) of every wrong choice in a solution, one at a time."""
+    for key, options in getattr(exercise, "OPTIONS", {}).items():
+        yield from ((key, option) for option in options if option != answers[key])
+    for key, answer in answers.items():
+        if isinstance(answer, bool):
+            yield key, not answer
+        if isinstance(answer, dict):
+            chosen = {case: value for case, value in answer.items() if isinstance(value, bool)}
+            yield from ((key, answer | {case: not value}) for case, value in chosen.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("ex02_clip", 6), ("ex06_old_policy", 9), ("ex08_kl_direction", 10), ("ex09_ablations", 12)],
+)
+def test_every_wrong_option_fails_with_one_message(name, count):
+    exercise, answers = load(name), answers_of(name)
+    wrong = list(wrong_options(exercise, answers))
+    assert len(wrong) == count
+    for key, value in wrong:
+        said = list(complaints(solve(exercise, answers | {key: value})))
+        assert len(said) == 1 and len(said[0]) > 20, (key, value, said)
+
+
+BACKWARD = "            optimizer.zero_grad()\n            loss.backward()\n"
+STEP = "            optimizer.step()\n"
+OLD_LOGITS = """\
+    with torch.no_grad():
+        old_logits = torch.stack([agent(trajectory)[0] for trajectory in obs])
+    for _ in range(args.e_aux):
+"""
+OLD_LOGITS_MOVED = """\
+    for _ in range(args.e_aux):
+        old_logits = torch.stack([agent(trajectory)[0].detach() for trajectory in obs])
+"""
+BUFFER = 'buffer["obs"], buffer["returns"]'
+ROLLED = (
+    f"(x.flatten(0, 1).roll(1, 0).unflatten(0, (len(x), -1)) for x in ({BUFFER}))"  # by one step
+)
+CLEAR = "            stored_obs.clear()\n            stored_returns.clear()\n"
+CAT = '{"obs": torch.cat(stored_obs), "returns": torch.cat(stored_returns)}'
+PHASE = "            auxiliary_phase("
+NEW_ADAM = "            optimizer = torch.optim.Adam(agent.parameters(), lr=5e-4)\n"
+RETURNS = 'float(row["mean_normalised_return"])'
+FINAL_MEAN = f"    return sum({RETURNS}"
+WIDTH = 'width = float(game["hard_max"]) - float(game["hard_min"])'
+MEAN = "return math.sqrt(sum(squares)) / len(squares)"
+MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the check says)]
+    "ex01_gae": [
+        ("gamma * gae_lambda", "gamma", "not by gamma"),
+        ("gamma * going_on * next_value", "gamma * next_value", "must not count"),
+        ("= values[t], dones[t]", "= values[t], dones[t - 1]", "dones[t + 1] tells"),
+    ],
+    "ex04_joint_loss": [
+        ("kl_divergence(old_logits, logits):", "kl_divergence(logits, old_logits):", "the OLD"),
+        (".sum(-1).mean()", ".mean()", "sum over actions"),
+        (".sum(-1).mean()", ".sum()", "not their sum"),
+        ("0.5 * (", "1.0 * (", "factor 1/2"),
+        (" + L_value", "", "L^value is trained"),
+        ("beta_clone * kl", "kl", "beta_clone"),
+    ],
+    "ex05_ppg_from_ppo": [
+        (BUFFER, ROLLED, "WHOLE trajectories"),
+        ("_rollouts)", "_rollouts)[:-1]", "5 steps in each of 3 epochs"),
+        ("torch.randperm(len(obs))", "torch.arange(len(obs))", "shuffle anew"),
+        ("torch.randperm(len(obs))", "torch.randint(len(obs), (len(obs),))", "visits every"),
+        (STEP, "", "never called"),
+        ("L_aux + ", "", "L^aux is missing"),
+        (" + args.vf_true_weight * L_value", "", "L^value is missing"),
+        ("args.vf_true_weight * ", "", "vf_true_weight weighs"),
+        ("L_aux = 0.5 * ", "L_aux = ", "L^aux has a factor 1/2"),
+        ("L_value = 0.5 * ", "L_value = ", "L^value has a factor 1/2"),
+        (".square().mean()", ".square().sum()", "a mean over the minibatch"),
+        (BACKWARD + STEP, BACKWARD[34:] + STEP + BACKWARD[:34], "leaves gradients behind"),
+        (BACKWARD, BACKWARD[34:], "leaves gradients behind"),
+        ("optimizer.zero_grad()", "metrics or optimizer.zero_grad()", "two minibatches add up"),
+        (OLD_LOGITS, OLD_LOGITS_MOVED, "computed ONCE"),
+        ("with torch.no_grad()", "if True", "torch.no_grad()"),
+        ("args.beta_clone * KL + ", "", "the KL is missing"),
+        ("old.exp() * (old - logits)", "logits.exp() * (logits - old)", "weigh by the OLD"),
+        ("args.beta_clone * ", "", "beta_clone weighs"),
+        (".sum(-1).mean()", ".sum()", "not their sum"),
+        (".sum(-1).mean()", ".mean()", "sum over the actions"),
+        ('"kl_loss": KL', '"kl_loss": args.beta_clone * KL', "without their weights"),
+        (" and iteration < num_iterations", "", "LAST iteration"),
+        ("iteration % args.n_pi", "(iteration - 1) % args.n_pi", "count from 1"),
+        (CAT, '{"obs": obs, "returns": returns}', "of all n_pi iterations"),
+        ("torch.cat(", "torch.stack(", "not torch.stack"),
+        (".clone()", "", "overwritten by the next"),
+        (CLEAR, "", "empty the buffer"),
+        (PHASE, NEW_ADAM + PHASE, "live on from phase to phase"),
+        ("args.aux_learning_rate", "args.learning_rate", "a step size of its own"),
+        ("agent.parameters()", "agent.aux_value_head.parameters()", "all of the agent"),
+    ],
+    "ex06_old_policy": [
+        ("args.e_aux):\n", 'args.e_aux):\n        buffer["old_logits"] = ppg_procgen.'
+         "old_policy_logits(agent, buffer, args)\n", "pi_old still moves"),
+        ("metrics += ", "metrics = ", "all gradient steps"),
+        ("args)\n    for", "args).roll(1, 0)\n    for", "change nothing else"),
+    ],
+    "ex08_kl_direction": [
+        ("KL_OLD_NEW = ", "KL_OLD_NEW = 1 / 2 or ", "the FIRST policy's"),
+        ("KL_NEW_OLD = ", "KL_NEW_OLD = 5 / 8 or ", "the FIRST policy's"),
+        ("KL_NEW_OLD = ", "KL_NEW_OLD = -1 / 2 or ", "ln of the first minus"),
+        ("KL_OLD_NEW = ", "KL_OLD_NEW = 5 / 32 or ", "no mean over 4"),
+        ("KL_OLD_NEW = ", "KL_OLD_NEW = 5 / 8 * 0.6931471805599453 or ", "units of ln 2"),
+        ("KL_OLD_NEW = ", "KL_OLD_NEW = 1 or ", "probability x halvings"),
+        ("ESTIMATE = 1 / 2 * ", "ESTIMATE = ", "the factor 1/2"),
+        ("ESTIMATE = ", "ESTIMATE = 5 / 8 or ", "weigh by OLD"),
+        ("ESTIMATE = ", "ESTIMATE = 3 / 4 or ", "no mean over 4"),
+        ("ESTIMATE = ", "ESTIMATE = 1 or ", "(number of halvings)^2"),
+        ('NEAR = "equal"', 'NEAR = "nearly"', "NEAR is one of"),
+    ],
+    "ex09_ablations": [
+        ("0.95 * last_step", "0.999 * last_step", "the last row alone"),
+        (FINAL_MEAN, f"    return max({RETURNS} for row in rows)\n{FINAL_MEAN}", "the maximum"),
+        ("0.95 * last_step", "0 * last_step", "not of the last 5 %"),
+        (' and int(row["value"]) == value', "", "is not"),
+        (' and row["mode"] == "hard"', "", "choose the rows with mode hard"),
+        ("hard_", "easy_", "easy levels have other constants"),
+        (WIDTH, "width = 1", "divide each deviation"),
+        (MEAN, "return sum(s**0.5 for s in squares) / len(squares)", "varies less than one game"),
+        (MEAN, "return (sum(squares) / len(squares)) ** 0.5", "varies less than one game"),
+        ('"e_aux": 6', '"e_aux": 9', "default of e_aux"),
+    ],
+    "ex10_open": [
+        ("(0, 3, 6)", "(3,)", "at least two arms"),
+        ("(0, 3, 6)", "(3, 2.5)", "refuses the command: "),
+        ("python ppg_procgen.py", "ppg", "starts with"),
+        ("--env-id starpilot", "--env-id pong", "refuses the command: --env-id pong"),
+        ("ppg_procgen.py", "ppo_procgen.py", "refuses the command: Unrecognized"),
+        ("--env-id starpilot", "--seed 1", "the seeds stand in PLAN"),
+        ("--env-id starpilot", "--help", "--help runs nothing"),
+        ("1e6 ", "{1 + epochs}e6 ", "equal step budgets"),
+        ("--e-aux {epochs}", "--e-aux 6", "nothing is compared"),
+        ("--e-aux {epochs}", "--e-aux {epochs} --e-pi {epochs + 1}", "['e_pi', 'e_aux']"),
+        ("--n-pi 8", "--n-pi 100", "no auxiliary phase"),
+        ("[1, 2, 3]", "[1, 2]", "at least three seeds"),
+        ("[1, 2, 3]", "[1, 2, 2]", "the same run twice"),
+        ("[1, 2, 3]", "[1, 2, -3]", "--seed -3"),
+        ("charts/episodic_return", "episode return", "no scalar is called"),
+        ("charts/episodic_return", "losses/aux/kl_loss", "it has no auxiliary phase"),
+        ("charts/episodic_return", "charts/test_episodic_return", "without --num-test-envs"),
+        ('"hypothesis": "', '"hypothesis": "" and "', "write a sentence"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong", "said"),
+    [(name, *mistake) for name, mistakes in MISTAKES.items() for mistake in mistakes],
+)
+def test_likely_mistake_is_named(name, right, wrong, said):
+    heard = []
+    for complaint in complaints(solve(load(name), answers_of(name, right, wrong))):
+        heard.append(complaint)
+        if said in complaint:
+            return
+    pytest.fail(f"{said!r} is not said, but {heard}")
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        ["ppo_procgen.py --total-timesteps 1e6", "ppg_procgen.py --n-pi 8 --total-timesteps 1e6"],
+        ["ppo_procgen.py", "ppo_procgen.py --anneal-lr"],
+        [f"ppg_procgen.py --arch {arch}" for arch in ("dual", "shared", "detach")],
+    ],
+)
+def test_other_plans_are_sound(commands):
+    plan = answers_of("ex10_open")["PLAN"]
+    plan |= {"arms": {command: f"python {command}" for command in commands}}
+    assert not list(complaints(solve(load("ex10_open"), {"PLAN": plan})))

@@ -19,11 +19,12 @@ class TinyEnv:
 
     An episode lasts 4 to 8 steps, and the next one begins in the step that ends it. With
     `shuffle_rewards`, each step's rewards are permuted among the environments: a control whose
-    rewards have the same distribution and say nothing about the own action.
+    rewards have the same distribution and say nothing about the own action. With `show_time`, a
+    white bar at the lower edge is as long as the episode goes on, so that values can be predicted.
     """
 
-    def __init__(self, num_envs, seed, shuffle_rewards=False):
-        self.num, self.shuffle_rewards = num_envs, shuffle_rewards
+    def __init__(self, num_envs, seed, shuffle_rewards=False, show_time=False):
+        self.num, self.shuffle_rewards, self.show_time = num_envs, shuffle_rewards, show_time
         self.random = np.random.RandomState(seed)
         self.reward = np.zeros(num_envs, dtype=np.float32)
         self.first = np.ones(num_envs, dtype=bool)
@@ -40,6 +41,9 @@ class TinyEnv:
         self.rgb = np.zeros((self.num, 64, 64, 3), dtype=np.uint8)
         for image, (y, x), colour in zip(self.rgb, cells, self.colour, strict=True):
             image[y : y + SQUARE, x : x + SQUARE] = COLOURS[colour]
+        if self.show_time:
+            for image, steps in zip(self.rgb, self.steps_left, strict=True):
+                image[-8:, : 64 * steps // MAX_LENGTH] = 255
 
     def observe(self):
         return self.reward, {"rgb": self.rgb}, self.first

@@ -1,0 +1,128 @@
+"""Exercise 10: an experiment of your own. As long as you like.
+
+Write the plan before the first run: what you ask, what you expect, and which result would prove you
+wrong. Fill in PLAN; then: python -m pytest docs/exercises/ex10_open.py
+
+The checks accept any sound plan: the scripts take the commands, the arms differ in one thing, each
+has the same number of steps and at least three seeds, and the metric is one that is logged.
+docs/start.md has commands for a laptop. An auxiliary phase takes place after every n_pi x num_envs
+x num_steps steps, if more follow: a short run needs a smaller --n-pi.
+"""
+
+import math
+import runpy
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+
+import ppg_procgen
+import ppo_procgen
+
+PLAN = {
+    "question": None,  # a sentence
+    "hypothesis": None,  # what you expect, and why
+    "arms": None,  # name -> command without --seed, as "python ppg_procgen.py --env-id coinrun ..."
+    "seeds": None,  # a list of numbers: every arm runs with each of them
+    "metric": None,  # a scalar's name, as TensorBoard shows it, such as "losses/entropy"
+    "refuted_if": None,  # the result of the metric that would refute the hypothesis
+}
+
+# ------------------------------------------------------------------------------------- the checks
+
+SCRIPTS = {"ppo_procgen.py": ppo_procgen, "ppg_procgen.py": ppg_procgen}
+METRICS = runpy.run_path(str(Path(ppg_procgen.__file__).parent / "docs" / "explanations.py"))
+METRICS = METRICS["METRICS"].keys()
+
+
+def planned(name):
+    if PLAN[name] is None:
+        raise NotImplementedError(f"fill in {name}")
+    return PLAN[name]
+
+
+def flags_of(name, command, seed=None):
+    """Script and flags of an arm's command, as the script itself reads and checks them."""
+    words = shlex.split(command)
+    script = Path(words[1]).name if len(words) > 1 else None
+    hint = f"{name}: the command starts with `python ppo_procgen.py` or `python ppg_procgen.py`"
+    assert script in SCRIPTS and words[0].startswith("python"), hint
+    assert not {"-h", "--help"} & set(words), f"{name}: --help runs nothing"
+    module = SCRIPTS[script]
+    try:
+        extra = [] if seed is None else ["--seed", str(seed)]
+        args = module.read_flags(words[2:] + extra, module.Args())
+        module.check_args(args)
+    except module.UsageError as error:
+        no_procgen = str(error).startswith("Procgen is not installed")  # so it cannot run HERE
+        assert no_procgen, f"{name}: {script} refuses the command: {error}"
+    assert args.resume is None, f"{name}: every run starts anew, without --resume"
+    return script, asdict(args)
+
+
+def arms():
+    """Name -> (script, flags)."""
+    commands = planned("arms")
+    assert len(commands) >= 2, "an experiment compares: at least two arms"
+    for name, command in commands.items():
+        assert "--seed" not in command, f"{name}: the seeds stand in PLAN, the same for every arm"
+    return {name: flags_of(name, command) for name, command in commands.items()}
+
+
+def iterations(flags):
+    return math.ceil(flags["total_timesteps"] / (flags["num_envs"] * flags["num_steps"]))
+
+
+def test_arms_have_equal_budgets():
+    steps = {
+        name: iterations(flags) * flags["num_envs"] * flags["num_steps"]
+        for name, (_, flags) in arms().items()
+    }
+    hint = "equal step budgets, please (runs are rounded up to whole rollouts)"
+    assert len(set(steps.values())) == 1, f"{hint}: {steps}"
+
+
+def test_arms_differ_in_one_flag():
+    runs = list(arms().values())
+    names = {name: None for _, flags in runs for name in flags if name != "exp_name"}
+    differ = [  # flags that only one of the scripts has belong to the script
+        name for name in names if len({flags[name] for _, flags in runs if name in flags}) > 1
+    ]
+    if len({script for script, _ in runs}) > 1:
+        differ.append("the script")
+    assert differ, "the arms are the same: nothing is compared"
+    assert len(differ) == 1, f"the arms differ in {differ}: which of them made the difference?"
+
+
+def test_auxiliary_phases_take_place():
+    for name, (script, flags) in arms().items():
+        if script == "ppg_procgen.py" and flags["e_aux"]:
+            enough = iterations(flags) > flags["n_pi"]
+            assert enough, f"{name}: no auxiliary phase, it ends before n_pi iterations are over"
+
+
+def test_seeds():
+    seeds = planned("seeds")
+    assert len(set(seeds)) == len(seeds), "the same seed twice is the same run twice"
+    assert len(seeds) >= 3, "at least three seeds: one run says nothing about the spread"
+    for name, command in planned("arms").items():
+        for seed in seeds:
+            flags_of(name, command, seed)
+
+
+def test_metric():
+    metric, runs = planned("metric"), arms()
+    assert metric in METRICS, f"no scalar is called {metric!r}: choose from {', '.join(METRICS)}"
+    for name, (script, flags) in runs.items():
+        aux = metric.startswith("losses/aux/")
+        logs_aux = script == "ppg_procgen.py" and flags["e_aux"]
+        assert logs_aux or not aux, f"{name}: logs no {metric}, it has no auxiliary phase"
+        tested = flags["num_test_envs"] or "/test_" not in metric
+        assert tested, f"{name}: logs no {metric} without --num-test-envs"
+
+
+def test_words():
+    for name in "question", "hypothesis", "refuted_if":
+        words = planned(name).split()
+        assert len(words) >= 5, f"{name}: write a sentence"
+    hint = "refuted_if says which result would speak AGAINST the hypothesis; you repeat it"
+    assert PLAN["refuted_if"].strip() != PLAN["hypothesis"].strip(), hint
