@@ -2,7 +2,8 @@
 
 Looks below RUNS for directories of runs, of any number of games, seeds and settings. Writes to DIR:
 
-  curves.csv        return and length against steps of every run
+  curves.csv        all scalars but the speed against steps, of every run
+  runs.json         the flags of every run
   figures/*.png     a figure for each game, one of all games, the published ablations
   report.md, .json  final returns beside the published ones, and the means over 16 games
 
@@ -64,6 +65,7 @@ class Run:
     game: str
     seed: int
     curves: dict
+    flags: dict
 
     @property
     def group(self):
@@ -89,7 +91,7 @@ def read_run(directory):
     events.Reload()
     curves = {}
     for tag in events.Tags()["scalars"]:
-        if tag.startswith("charts/"):
+        if tag.startswith(("charts/", "losses/")):
             points = events.Scalars(tag)
             curves[tag] = np.array([[p.step for p in points], [p.value for p in points]])
     if "charts/episodic_return" not in curves:
@@ -97,7 +99,7 @@ def read_run(directory):
     levels = str(flags["num_levels"] or "unlimited")
     name = algorithm(script, dict(changed), flags)
     what = name, flags["distribution_mode"], levels, flags["total_timesteps"]
-    return Run(*what, flags["env_id"], flags["seed"], curves)
+    return Run(*what, flags["env_id"], flags["seed"], curves, flags)
 
 
 def algorithm(script, changed, flags):
@@ -316,7 +318,9 @@ def main(args):
             who = [*run.group, run.game, run.seed]
             for tag in sorted(set(run.curves) - {"charts/SPS", "charts/learning_rate"}):
                 for step, value in run.curves[tag].T:
-                    writer.writerow([*who, tag.split("/")[1], int(step), f"{value:.4f}"])
+                    row = [*who, tag.removeprefix("charts/"), int(step), f"{value:.7g}"]
+                    writer.writerow(row)
+    (args.out / "runs.json").write_text(json.dumps([run.flags for run in runs], indent=1) + "\n")
     report = {"final": final_rows(groups, rows), "over 16 games": aggregates(groups, args.seed)}
     report["steps to PPO's final return"] = efficiency(groups)
     report["left out"] = [{"run": words} for words in left_out]

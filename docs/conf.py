@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(1, str(Path(__file__).parents[1] / "benchmark"))
+sys.path.insert(1, str(Path(__file__).parent / "exercises"))
+sys.path.insert(2, str(Path(__file__).parents[1] / "benchmark"))
 import generate
 
 project = "Phasic Policy Gradient"
@@ -21,7 +22,17 @@ extensions = [
 ]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "substitution"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build"]
+# [ppg.py 148](code:ppg.py#L148) and [ppg_procgen.py 200](cleanrl:ppg_procgen.py#L200)
+myst_url_schemes = {
+    "https": None,
+    "code": "https://github.com/openai/phasic-policy-gradient/blob/"
+    "7295473f0185c82f9eb9c1e17a373135edd8aacc/phasic_policy_gradient/{{path}}#{{fragment}}",
+    "cleanrl": "https://github.com/vwxyzjn/cleanrl/blob/"
+    "35896b1fefa9898b904f7e09bcbe6e168e15d2a9/cleanrl/{{path}}#{{fragment}}",
+}
+exclude_patterns = ["_build", "exercises"]
+html_static_path = ["static"]
+html_css_files = ["pages.css"]
 html_theme = "furo"
 html_title = "PPG on Procgen"
 html_show_sphinx = False

@@ -1,32 +1,36 @@
 """Prose for what generate.py finds in the scripts. It complains if something is missing here."""
 
-# Flag -> (the published code's value, CleanRL's value), where they have one.
+# Flag -> (the paper's symbol and value, the published code's value, CleanRL's), where they have one.
 OTHER_VALUES = {
-    "num_envs": ("64 in each of 4 workers", "64"),
-    "num_steps": ("256", "256"),
-    "total_timesteps": ("100e6", "25e6"),
-    "distribution_mode": ("hard", "easy"),
-    "learning_rate": ("5e-4", "5e-4"),
-    "anneal_lr": ("no", "no"),
-    "gamma": (".999", ".999"),
-    "gae_lambda": (".95", ".95"),
-    "num_minibatches": ("8", "8"),
-    "minibatch_by": ("trajectories", "steps"),
-    "clip_coef": (".2", ".2"),
-    "ent_coef": (".01", ".01"),
-    "vf_coef": (".5, of (V - V_targ)^2", ".5, of 1/2 (V - V_targ)^2"),
-    "vf_true_weight": ("1", "1"),
-    "kl_penalty": ("0; 1 in the KL variant", "none"),
-    "max_grad_norm": ("none", ".5"),
-    "update_epochs": ("3", "3"),
-    "n_pi": ("32", "32"),
-    "e_pi": ("1", "1"),
-    "e_v": ("1", "1, no other is allowed"),
-    "e_aux": ("6", "6"),
-    "beta_clone": ("1", "1"),
-    "arch": ("dual; detach for a single network", "detach"),
-    "aux_minibatch_rollouts": ("4 in each of 4 workers", "4"),
-    "aux_learning_rate": ("5e-4", "as the policy's"),
+    "num_envs": ("64 in each of 4 workers", "64 in each of 4 workers", "64"),
+    "num_steps": ("256", "256", "256"),
+    "total_timesteps": ("100e6", "100e6", "25e6"),
+    "distribution_mode": ("hard", "hard", "easy"),
+    "learning_rate": ("5e-4", "5e-4", "5e-4"),
+    "anneal_lr": ("not said", "no", "no"),
+    "gamma": (".999", ".999", ".999"),
+    "gae_lambda": (".95", ".95", ".95"),
+    "num_minibatches": ("8", "8", "8"),
+    "minibatch_by": ("not said", "trajectories", "steps"),
+    "clip_coef": (".2", ".2", ".2"),
+    "ent_coef": (r"$\beta_S$ = .01", ".01", ".01"),
+    "vf_coef": ("not said", ".5, of (V - V_targ)^2", ".5, of 1/2 (V - V_targ)^2"),
+    "vf_true_weight": ("not said", "1", "1"),
+    "kl_penalty": (r"$\beta_\pi$: 0; 1 in 3.5", "0; 1 in the KL variant", "none"),
+    "max_grad_norm": ("not said", "none", ".5"),
+    "update_epochs": ("3 for PPO", "3", "3"),
+    "n_pi": (r"$N_\pi$ = 32", "32", "32"),
+    "e_pi": (r"$E_\pi$ = 1", "1", "1"),
+    "e_v": ("$E_V$ = 1", "1", "1, no other is allowed"),
+    "e_aux": ("$E_{aux}$ = 6", "6", "6"),
+    "beta_clone": (r"$\beta_{clone}$ = 1", "1", "1"),
+    "arch": ("two networks; one in 3.6", "dual; detach for a single network", "detach"),
+    "aux_minibatch_rollouts": (
+        r"16 minibatches per epoch and $N_\pi$",
+        "4 in each of 4 workers",
+        "4",
+    ),
+    "aux_learning_rate": ("not said", "5e-4", "as the policy's"),
 }
 
 # Scalar -> (what it is, unit, when).
@@ -128,4 +132,162 @@ HUNKS = {
         "checkpoint can fall between a policy phase and its auxiliary phase.",
     ),
     "docstring": ("The first lines", "Only the name changes."),
+}
+
+# The lines of Algorithm 1 of the paper, and the line of ppg_procgen.py that does each.
+ALGORITHM = [
+    (
+        "for phase = 1, 2, ...",
+        "if aux_buffer and aux_buffer.phases < (iteration - 1) // args.n_pi:",
+    ),
+    (
+        r"&emsp; initialize empty buffer $B$",
+        "aux_buffer = AuxiliaryBuffer(args, device, aux_device, files)",
+    ),
+    (
+        r"&emsp; for iteration = 1 ... $N_\pi$: the policy phase",
+        'for iteration in range(counters["iteration"] + 1, num_iterations + 1):',
+    ),
+    (
+        r"&emsp;&emsp; perform rollouts under the current policy $\pi$",
+        "for step in range(args.num_steps):",
+    ),
+    (
+        r"&emsp;&emsp; compute the value target $\hat V^{targ}_t$ for each state",
+        "advantages, returns = gae(",
+    ),
+    (
+        r"&emsp;&emsp; for epoch = 1 ... $E_\pi$: policy epochs",
+        'epochs = [("policy", ["policy", "value"])] * args.e_pi',
+    ),
+    (
+        r"&emsp;&emsp;&emsp; optimize $L^{clip} + \beta_S S[\pi]$ wrt $\theta_\pi$",
+        "L_policy = -L_clip - args.ent_coef * S + args.kl_penalty * kl_estimate(logratio)",
+    ),
+    (
+        r"&emsp;&emsp; for epoch = 1 ... $E_V$: value epochs",
+        'epochs = [("value", ["value"])] * args.e_v + [("policy", ["policy"])] * args.e_pi',
+    ),
+    (
+        r"&emsp;&emsp;&emsp; optimize $L^{value}$ wrt $\theta_V$",
+        'losses = {"policy": L_policy, "value": args.vf_coef * L_value}',
+    ),
+    (
+        r"&emsp;&emsp; add all $(s_t, \hat V^{targ}_t)$ to $B$",
+        "aux_buffer.store(iteration, obs, returns)",
+    ),
+    (
+        r"&emsp; compute and store the current policy $\pi_{old}(\cdot\|s)$ for all states in $B$",
+        'buffer["old_logits"] = old_policy_logits(agent, buffer, args, tick)',
+    ),
+    (
+        r"&emsp; for epoch = 1 ... $E_{aux}$: the auxiliary phase",
+        "for aux_epoch in range(1, args.e_aux + 1):",
+    ),
+    (
+        r"&emsp;&emsp; optimize $L^{joint}$ wrt $\theta_\pi$, on all data in $B$",
+        "L_joint = L_aux + args.beta_clone * KL",
+    ),
+    (
+        r"&emsp;&emsp; optimize $L^{value}$ wrt $\theta_V$, on all data in $B$",
+        "loss = L_joint + args.vf_true_weight * L_value",
+    ),
+]
+
+# Section of the scripts -> what it is for.
+SECTIONS = {
+    "Arguments": "The flags with their help, types that refuse what is not allowed, and `check_args` for what only several flags together show.",
+    "Workers": "What processes started by torchrun do together: means, lists, a common refusal. With one process, each is the identity.",
+    "Checkpoints": "Writing and reading them so that a run killed at any moment goes on bit for bit. Skip it on a first reading.",
+    "Environments": "Procgen's interface, the count of episodes, and games over all levels to test on.",
+    "Running": "Signals, the run's directory, the log, the progress bar, films.",
+    "Network": "The encoder and its heads.",
+    "Equations": "What the papers write as formulas, each a short function.",
+    "Training": "Minibatches, the update, and `train`, which runs everything from top to bottom.",
+}
+
+# Scalar -> (what it must start at, a bad sign, what to look at first), for reading one's own curves.
+CURVES = {
+    "losses/policy_loss": (
+        "0, nearly: advantages have mean 0 and ratios are 1",
+        "none worth the name: it hovers around zero in good and in bad runs",
+        "the other scalars",
+    ),
+    "losses/value_loss": (
+        "about half the variance of the first value targets",
+        "0 from the first iteration on; or it grows by orders of magnitude",
+        "the value targets; the size of the gradient steps",
+    ),
+    "losses/entropy": (
+        r"$\ln 15 = 2.71$",
+        "below 2.5 in the first iteration; near 0 while returns are low; no fall in a million steps",
+        "the scale of pictures and of the policy's head; sign and size of the entropy bonus",
+    ),
+    "losses/approx_kl": (
+        "a few hundredths at most; 0 in the first gradient step",
+        "above 0.1 for long; or large from the first minibatch on",
+        "the learning rate, the number of epochs; whether the stored log-probabilities are those of the actions taken",
+    ),
+    "losses/old_approx_kl": (
+        "as `approx_kl`, and noisier",
+        "far from `approx_kl`: some ratios are far from 1",
+        "as for `approx_kl`",
+    ),
+    "losses/clipfrac": (
+        "0 in the first gradient step",
+        "above 0.3 for long: most of a batch teaches nothing",
+        "as for `approx_kl`",
+    ),
+    "losses/explained_variance": (
+        "about 0: the first values are nearly constant",
+        "negative for long: worse than a constant; or 1 from the start, too good to be true",
+        "whether the value loss trains anything, the ends of episodes in the value targets, then the learning rate",
+    ),
+    "losses/aux/aux_value_loss": (
+        "above `value_loss` in the first phase: the head is new",
+        "it does not fall within a phase",
+        "whether the auxiliary optimizer steps, and has cleared gradients",
+    ),
+    "losses/aux/real_value_loss": (
+        "near the last `value_loss`",
+        "it does not fall within a phase although `--vf-true-weight` is 1",
+        "as for `aux_value_loss`",
+    ),
+    "losses/aux/kl_loss": (
+        "0 in the first gradient step of a phase, then small",
+        "exactly 0 for a whole epoch; or above 0.1",
+        "where the old policy is computed; `--beta-clone`",
+    ),
+}
+
+# Fault of docs/measure.py -> (the scalars that show it, what to see), in the order of curves.md.
+BROKEN = {
+    "learning rate ten times as large": (
+        ["charts/episodic_return", "losses/entropy", "losses/approx_kl"],
+        "The first update moves the policy far: `approx_kl` is a hundred times what it may be, and the entropy is below 1 before the policy can know anything. Later all looks calm, but the return is stuck below the best, since some actions are never tried again, and the values are worse than a constant.",
+    ),
+    "pictures not divided by 255": (
+        ["charts/episodic_return", "losses/entropy", "losses/value_loss"],
+        "The first policy is far from uniform, and the first value loss is much too large. The entropy tells in the first iteration: it does not start near 2.71. Without it nothing is tried, and nothing is learned.",
+    ),
+    "entropy punished": (
+        ["charts/episodic_return", "losses/entropy", "losses/approx_kl"],
+        "A sign: the entropy bonus is subtracted. For long nothing is to be seen, since the entropy falls in a sound run, too. In the end it sticks near 0, the policy cannot leave what it happens to do, and the return falls from its best.",
+    ),
+    "value function not trained": (
+        ["charts/episodic_return", "losses/value_loss", "losses/explained_variance"],
+        "Explained variance stays near 0, and the value loss does not fall. The return rises all the same: on an easy game, advantages without a value function are good enough. Do not conclude from the return that all is well.",
+    ),
+    "no KL term": (
+        ["charts/episodic_return", "losses/aux/kl_loss", "losses/aux/aux_value_loss"],
+        "Nothing holds the policy in the auxiliary phase: `kl_loss` is above 0.1, rises with each epoch of a phase, and the return falls after every phase (the phases are where `kl_loss` has points). The auxiliary value loss looks as good as ever.",
+    ),
+    "entropy bonus too large": (
+        ["charts/episodic_return", "losses/entropy", "losses/approx_kl"],
+        "The entropy hardly falls, and the return rises slowly, while all else is sound: the policy is paid for being undecided. Advantages have a standard deviation of 1, whatever the game, so the bonus is never small beside them by itself.",
+    ),
+    "rewards a step late": (
+        ["charts/episodic_return", "losses/entropy", "losses/explained_variance"],
+        "The hardest kind: every reward is stored one step too late, and no scalar says so. Learning is slower, since only what the discounted sum carries back to the right step still teaches. Curves do not find this fault; a test that knows the right numbers does. That is why the scripts are held to the numbers of the published code.",
+    ),
 }

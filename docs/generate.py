@@ -5,13 +5,19 @@ any more: a hunk of the diff or a scalar without an explanation, or an explanati
 """
 
 import ast
+import csv
 import difflib
+import json
 import re
 import statistics
 from collections import defaultdict
 from pathlib import Path
 
+import ex07_name_the_bug
+import numpy as np
+
 import explanations
+import figures
 import reference
 
 ROOT = Path(__file__).parents[1]
@@ -55,10 +61,10 @@ def flags_table():
     rows = []
     for name, (default, text) in (ppo | ppg).items():
         only = "" if name in ppo and name in ppg else f" ({'PPO' if name in ppo else 'PPG'} only)"
-        published, cleanrl = known.get(name, ("", ""))
+        paper, published, cleanrl = known.get(name, ("", "", ""))
         flag = f"`--{name.replace('_', '-')}`{only}"
-        rows.append([flag, f"`{default}`", published, cleanrl, text.replace("|", "\\|")])
-    head = ["flag", "default", "published code", "CleanRL", "what it is"]
+        rows.append([flag, f"`{default}`", paper, published, cleanrl, text.replace("|", "\\|")])
+    head = ["flag", "default", "paper", "published code", "CleanRL", "what it is"]
     return markdown_table(head, rows)
 
 
@@ -79,13 +85,21 @@ def logged_names():
     return names
 
 
+def line_of(scalar):
+    """Where ppg_procgen.py gives a scalar its value: the last line that names it, from 1."""
+    name = scalar.rsplit("/", 1)[1].removeprefix("test_")
+    names = re.compile(rf'"(losses|charts)/{name}"|add_up.*\b{name}=|scalars.*"{name}"')
+    source = PPG.read_text("utf-8").splitlines()
+    return max(i for i, line in enumerate(source, 1) if names.search(line))
+
+
 def metrics_table():
     """All logged scalars; their names come from the scripts, the rest from explanations.py."""
     same_keys("METRICS", explanations.METRICS, logged_names())
     rows = []
     for name, (formula, unit, when) in explanations.METRICS.items():
-        rows.append([f"`{name}`", formula, unit, when])
-    return markdown_table(["scalar", "what", "unit", "when"], rows)
+        rows.append([f"`{name}`", formula, unit, when, line_of(name)])
+    return markdown_table(["scalar", "what", "unit", "when", "line of PPG"], rows)
 
 
 def owner_of(lines, number):
@@ -133,6 +147,64 @@ def diff_walk():
     return text
 
 
+def algorithm_table():
+    """The lines of the paper's Algorithm 1, each with the line of code that does it."""
+    source = PPG.read_text("utf-8").splitlines()
+    rows = []
+    for number, (step, code) in enumerate(explanations.ALGORITHM, 1):
+        found = [i for i, line in enumerate(source, 1) if line.strip() == code]
+        if len(found) != 1:
+            raise ValueError(f"docs/explanations.py, ALGORITHM: {code!r} stands on lines {found}")
+        shown = code if len(code) < 60 else code[:57] + "..."
+        rows.append(
+            [number, step, f"{found[0]}", f"`{shown}`", f"`{owner_of(source, found[0] - 1)}`"]
+        )
+    return markdown_table(["", "Algorithm 1", "line", "of `ppg_procgen.py`", "in"], rows)
+
+
+def sections_table():
+    """The banners of the scripts, with what stands under them."""
+    ppo = re.findall(r"^# =+ (\w+) =+$", PPO.read_text("utf-8"), re.M)
+    if ppo != re.findall(r"^# =+ (\w+) =+$", PPG.read_text("utf-8"), re.M):
+        raise ValueError("the two scripts have different sections")
+    same_keys("SECTIONS", explanations.SECTIONS, ppo)
+    rows, source = [], PPO.read_text("utf-8").splitlines()
+    names = defaultdict(list)
+    for i, line in enumerate(source):
+        if re.match(r"(class|def) \w+", line):
+            banner = next(x for x in reversed(source[:i]) if re.match(r"# =+ \w+ =+$", x))
+            names[banner.split()[2]].append(re.match(r"(?:class|def) (\w+)", line)[1])
+    for name in ppo:
+        held = ", ".join(f"`{x}`" for x in names[name])
+        rows.append([f"*{name}*", explanations.SECTIONS[name], held])
+    return markdown_table(["section", "what it is for", "what stands in it"], rows)
+
+
+def gradients_table():
+    """Which loss reaches which part of the network, as measure.py found it."""
+    reached = json.loads((figures.DATA / "equations.json").read_text())["gradients"]
+    losses = {"policy": r"$L^{clip}$", "kl": "KL", "value": "$L^{value}$", "aux": "$L^{aux}$"}
+    rows = []
+    for loss, symbol in losses.items():
+        parts = [", ".join(reached[arch][loss]).replace("_", " ") for arch in reached]
+        rows.append([symbol, *parts])
+    return markdown_table(["loss", *reached], rows)
+
+
+def games_sheet():
+    """The 16 games with their names."""
+    images = "".join(
+        f'<figure><img src="_static/games/{file.stem}.png" alt="{file.stem}" width="128" '
+        f'height="128" loading="lazy"><figcaption>{file.stem}</figcaption></figure>'
+        for file in sorted((ROOT / "docs" / "static" / "games").glob("*.png"))
+    )
+    return raw_html(f'<div class="games">{images}</div>')
+
+
+def raw_html(text):
+    return f"```{{raw}} html\n{text}\n```\n"
+
+
 def speed_tables():
     """The tables of benchmark/results/speed.md, a heading level lower."""
     text = (ROOT / "benchmark" / "results" / "speed.md").read_text().split("\n", 2)[2]
@@ -154,7 +226,107 @@ def published_results():
     for name, by_value in curves.items():
         means = [f"{statistics.mean(by_value[value]):.3f}" for value in sorted(by_value)]
         values[f"published_{name}"] = " ".join(means)
+        values |= {f"published_{name}_{x}": m for x, m in zip(sorted(by_value), means, strict=True)}
     return values
+
+
+def results(name):
+    """(run's algorithm, game, seed) -> tag -> [(step, value), ...] of benchmark/results/name."""
+    runs = defaultdict(lambda: defaultdict(list))
+    with open(ROOT / "benchmark" / "results" / name / "curves.csv") as file:
+        for row in csv.DictReader(file):
+            point = int(row["step"]), float(row["value"])
+            runs[row["algorithm"], row["game"], int(row["seed"])][row["tag"]].append(point)
+    return runs
+
+
+def final_return(run):
+    """Mean over the last 5 % of the steps, as published."""
+    points = run["episodic_return"]
+    return statistics.mean(value for step, value in points if step > 0.95 * points[-1][0])
+
+
+def start_page():
+    """Time and return of the first look, and what is published for the others."""
+    speed = json.loads((ROOT / "benchmark" / "results" / "speed.json").read_text())
+    row = next(row for row in speed["comparison"] if row["program"] == "ours, bf16")
+    runs = [
+        run
+        for (algorithm, game, _), run in results("minibatch_by").items()
+        if (algorithm, game) == ("ppo", "starpilot")
+    ]
+    finals = [final_return(run) for run in runs]
+    published = next(
+        row["return_mean"]
+        for row in reference.rows("published_final")
+        if (row["mode"], row["algorithm"], row["game"]) == ("easy", "ppo", "starpilot")
+    )
+    steps = runs[0]["episodic_return"][-1][0]
+    return {
+        "laptop_sps": f"{row['steps/s']:.0f}",
+        "laptop_minutes": f"{steps / row['steps/s'] / 60:.0f}",
+        "first_look": " and ".join(f"{x:.1f}" for x in finals),
+        "first_look_steps": f"{steps:,}",
+        "random_starpilot": f"{statistics.mean(r['episodic_return'][0][1] for r in runs):.1f}",
+        "easy_starpilot": f"{float(published):.1f}",
+    }
+
+
+def curve_ranges():
+    """Tag -> (mean of the first values, where, 5 % and 95 % of all values) in our runs.
+
+    Of the runs on Procgen; what none of them logged is from the healthy run on the small game.
+    """
+    first, later, where = defaultdict(list), defaultdict(list), {}
+    folders = sorted((ROOT / "benchmark" / "results").glob("*/curves.csv"))
+    for folder in folders:
+        for run in results(folder.parent.name).values():
+            for tag, points in run.items():
+                first[tag].append(points[0][1])
+                later[tag] += [value for _, value in points[1:]]
+                where[tag] = ""
+    for tag, (_, values) in figures.broken_runs()["healthy"].items():
+        if tag not in first:
+            first[tag], later[tag], where[tag] = [values[0]], list(values[1:]), ", small game"
+    return {
+        tag: (statistics.mean(first[tag]), where[tag], *np.quantile(later[tag], [0.05, 0.95]))
+        for tag in first
+    }
+
+
+def curves_table():
+    """For every logged loss: its start, its range in our runs, what is wrong if it is not so."""
+    same_keys("CURVES", explanations.CURVES, {x for x in logged_names() if x.startswith("losses/")})
+    ranges, rows = curve_ranges(), []
+    for name, (start, failure, look) in explanations.CURVES.items():
+        mean, where, low, high = ranges[name]
+        seen = f"{mean:.2g}, then {low:.2g} to {high:.2g}{where}"
+        rows.append([f"`{name.removeprefix('losses/')}`", start, seen, failure, look])
+    head = ["`losses/`", "must start at", "in our runs", "a bad sign", "look first at"]
+    return markdown_table(head, rows)
+
+
+def broken_walk():
+    """The runs with a known fault, each beside the healthy one, with its explanation."""
+    runs = figures.broken_runs()
+    shown = runs.keys() - {"healthy", *ex07_name_the_bug.FAULTS}
+    same_keys("BROKEN", explanations.BROKEN, shown)
+    text = ""
+    for name, (tags, prose) in explanations.BROKEN.items():
+        drawing = figures.broken(name, runs[name], runs["healthy"], tags)
+        text += f"### {name[0].upper()}{name[1:]}\n\n{prose}\n\n{raw_html(drawing)}\n"
+    return text
+
+
+def bugs():
+    """The runs of exercise 7, without saying what is wrong with them."""
+    runs, text = figures.broken_runs(), ""
+    tags = ["charts/episodic_return", "losses/entropy", "losses/approx_kl", "losses/value_loss"]
+    tags += ["losses/explained_variance", "losses/aux/kl_loss"]
+    for letter, fault in sorted(ex07_name_the_bug.letters().items()):
+        drawing = figures.broken(f"Run {letter}", runs[fault], runs["healthy"], tags)
+        text += f"**Run {letter}**\n\n{raw_html(drawing)}\n"
+    return text
 
 
 def substitutions():
@@ -162,7 +334,7 @@ def substitutions():
     ppo, ppg = flags(PPO), flags(PPG)
     values = {f"ppg_{name}": default for name, (default, _) in ppg.items()}
     values |= {f"ppo_{name}": default for name, (default, _) in ppo.items()}
-    values |= published_results()
+    values |= published_results() | start_page()
     n, t = int(ppg["num_envs"][0]), int(ppg["num_steps"][0])
     n_pi = int(ppg["n_pi"][0])
     values["batch_size"] = f"{n * t:,}"
@@ -175,6 +347,10 @@ def write_all(folder):
     """Write the generated parts that the pages include."""
     folder.mkdir(exist_ok=True)
     parts = {"flags": flags_table(), "metrics": metrics_table()}
-    parts |= {"diff": diff_walk(), "speed": speed_tables()}
+    parts |= {"diff": diff_walk(), "speed": speed_tables(), "algorithm": algorithm_table()}
+    parts |= {"sections": sections_table(), "gradients": gradients_table(), "games": games_sheet()}
+    parts |= {"curves": curves_table(), "broken": broken_walk(), "bugs": bugs()}
+    defaults = {name: default for name, (default, _) in (flags(PPO) | flags(PPG)).items()}
+    parts |= {name: raw_html(text) for name, text in figures.all_drawings(defaults).items()}
     for name, text in parts.items():
         (folder / f"{name}.inc").write_text(text, "utf-8")

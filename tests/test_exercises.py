@@ -237,3 +237,14 @@ def test_other_plans_are_sound(commands):
     plan = answers_of("ex10_open")["PLAN"]
     plan |= {"arms": {command: f"python {command}" for command in commands}}
     assert not list(complaints(solve(load("ex10_open"), {"PLAN": plan})))
+
+
+def test_wrong_bug_is_answered_with_its_sign():
+    """Every other fault, named for a run, is refused with what it would show."""
+    exercise, right = load("ex07_name_the_bug"), answers_of("ex07_name_the_bug")["ANSWERS"]
+    for letter in right:
+        for fault in set(exercise.FAULTS) - {right[letter]}:
+            solve(exercise, {"ANSWERS": right | {letter: fault}})
+            (said,) = complaints(exercise)
+            scalar, words, _ = exercise.SIGNS[fault]
+            assert f"run {letter} " in said and scalar in said and words in said

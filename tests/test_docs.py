@@ -1,0 +1,218 @@
+"""The pages fit the scripts; what they show and tell to type exists, and works."""
+
+import ast
+import dataclasses
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ppg_procgen
+import ppo_procgen
+from run_log import scalars
+from tiny_env import TinyEnv
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+SCRIPTS = {"ppo_procgen.py": ppo_procgen, "ppg_procgen.py": ppg_procgen}
+SOURCES = [
+    file
+    for pattern in ("*.py", "*.sh", "*.toml", "*.txt", ".ci/run", "*.md", "*.csv")
+    for file in ROOT.rglob(pattern)
+    if not {"_build", "_generated", "runs", ".venv"} & set(file.relative_to(ROOT).parts)
+]
+BY_PAGE = pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+
+
+@pytest.fixture(scope="module")
+def generate():
+    with pytest.MonkeyPatch.context() as patch:
+        for folder in "benchmark", "docs", "docs/exercises":
+            patch.syspath_prepend(str(ROOT / folder))
+        import generate
+
+        yield generate
+
+
+@pytest.fixture(scope="module")
+def measure():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(DOCS))
+        import measure
+
+        yield measure
+
+
+# -------------------------------------------------------------------- Code, scalars and flags
+
+
+def test_every_part_can_be_generated(generate, tmp_path):
+    """All hunks, sections, scalars, lines of Algorithm 1 and faults have their explanation."""
+    generate.write_all(tmp_path)
+    included = {
+        name
+        for page in PAGES
+        for name in re.findall(r"\{include\} _generated/(\w+)\.inc", page.read_text())
+    }
+    assert included == {file.stem for file in tmp_path.iterdir()}
+
+
+def test_metrics_page_has_what_a_run_logs(generate, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ppg_procgen, "make_envs", lambda args: TinyEnv(args.num_envs, args.seed))
+    flags = dict(num_envs=4, num_steps=8, num_minibatches=2, n_pi=1, e_aux=1, num_test_envs=4)
+    ppg_procgen.train(ppg_procgen.Args(**flags, total_timesteps=64, cuda=False))
+    page = set(re.findall(r"^\| `([\w/]+)`", generate.metrics_table(), re.M))
+    assert page == set(scalars(tmp_path))
+
+
+def test_flags_page_has_all_flags(generate):
+    page = set(re.findall(r"^\| `--([\w-]+)`", generate.flags_table(), re.M))
+    fields = {
+        field.name for module in SCRIPTS.values() for field in dataclasses.fields(module.Args)
+    }
+    assert page == {name.replace("_", "-") for name in fields}
+    defaults = dict(re.findall(r"^\| `--([\w-]+)`.*?\| `(.*?)`", generate.flags_table(), re.M))
+    assert ast.literal_eval(defaults["beta-clone"]) == ppg_procgen.Args().beta_clone
+    assert ast.literal_eval(defaults["num-envs"]) == ppo_procgen.Args().num_envs
+
+
+def test_sections_are_in_the_walk(generate):
+    for name in "Setup", "Rollout", "Advantages", "Policy phase", "Logging", "Checkpoint":
+        assert re.search(rf"# -+ {name}$", (ROOT / "ppo_procgen.py").read_text(), re.M)
+    sections = re.findall(r"^\| \*(\w+)\* \|", generate.sections_table(), re.M)
+    assert sections == re.findall(r"^# =+ (\w+) =+$", (ROOT / "ppg_procgen.py").read_text(), re.M)
+
+
+def test_lines_of_the_algorithm(generate):
+    lines = (ROOT / "ppg_procgen.py").read_text().splitlines()
+    table = generate.algorithm_table()
+    rows = re.findall(r"^\| (\d+) \| .* \| (\d+) \| `(.*?)` \| `(\w+)` \|$", table, re.M)
+    assert [int(row[0]) for row in rows] == list(range(1, 15))
+    for _, number, code, owner in rows:
+        assert lines[int(number) - 1].strip().startswith(code.removesuffix("..."))
+        assert owner in ("train", "policy_phase", "auxiliary_epoch")
+
+
+# ------------------------------------------------------------------------- What is measured
+
+
+def test_equations_are_up_to_date(measure):
+    """Clipping, advantages and gradient flow, as the scripts compute them now."""
+    kept = json.loads((measure.DATA / "equations.json").read_text())
+    assert kept == json.loads(json.dumps(measure.equations()))
+
+
+def test_faults_can_be_planted(measure):
+    for fault in measure.FAULTS.values():
+        module = measure.faulty_script({k: v for k, v in fault.items() if not k.isidentifier()})
+        assert module.Args(**{k: v for k, v in fault.items() if k.isidentifier()})
+
+
+@pytest.mark.slow
+def test_faults_show_the_signs_that_the_exercise_names(generate, measure):
+    """Run again, each fault of exercise 7 has its sign, and the sound run has none."""
+    exercise = generate.ex07_name_the_bug
+    curves = {
+        name: {
+            tag.split("/", 1)[1]: np.array([value for _, value in points])
+            for tag, points in measure.run(name).items()
+        }
+        for name in ["healthy", *exercise.FAULTS]
+    }
+    for run in curves:
+        signs = [
+            fault
+            for fault, (_, _, sign) in exercise.SIGNS.items()
+            if sign(curves[run], curves["healthy"])
+        ]
+        assert signs == ([] if run == "healthy" else [run])
+
+
+# ------------------------------------------------------------- Commands, names and addresses
+
+
+def commands(text):
+    """The lines of fenced blocks that are commands, and inline ones."""
+    blocks = re.findall(r"^```(?:bash)?\n(.*?)^```", text, re.M | re.S)
+    lines = [
+        line.split("  #")[0] for block in blocks for line in block.replace("\\\n", " ").splitlines()
+    ]
+    lines += re.findall(r"`((?:python|torchrun|benchmark/)[^`]*)`", text)
+    starts = r"(\w+=\S+ )*(python |torchrun |pip |uv |tensorboard |sphinx-build |benchmark/\S+\.sh)"
+    return [part for line in lines for part in line.split(" && ") if re.match(starts, part)]
+
+
+@BY_PAGE
+def test_commands_are_accepted(page, tmp_path, monkeypatch):
+    """Flags by the scripts' own parsers; dry runs and checks of exercises are run."""
+    monkeypatch.chdir(ROOT)
+    for command in commands(page.read_text()):
+        words = shlex.split(command)
+        script = next((word for word in words if Path(word).name in SCRIPTS), None)
+        if script and words[0] != "uv":
+            module, flags = SCRIPTS[Path(script).name], words[words.index(script) + 1 :]
+            if "--help" in flags:
+                continue
+            if "--resume" in flags:  # of a run that the reader has
+                flags = [flag for flag in flags if "runs/" not in flag and flag != "--resume"]
+            module.check_args(module.parse_args(flags))
+        for word in words:
+            if re.match(r"(benchmark|docs|tests)/", word) and "_build" not in word:
+                assert (ROOT / word).exists(), command
+        if "--dry-run" in words:
+            run = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
+            assert run.returncode == 0 and "_procgen.py" in run.stdout, run.stderr
+        if "docs/exercises/" in command:
+            run = [sys.executable, "-m", "pytest", "-q", "-x", words[-1]]
+            text = subprocess.run(run, cwd=ROOT, capture_output=True, text=True).stdout
+            assert "NotImplementedError" in text and "no tests ran" not in text
+
+
+WORDS = set(re.findall(r"[A-Za-z_]\w*", " ".join(f.read_text() for f in SOURCES if f not in PAGES)))
+ELSEWHERE = {"n_epoch_pi", "lscpu", "avx512_bf16", "amx_bf16"}
+FLAGS = {
+    f"--{prefix}{field.name.replace('_', '-')}"
+    for module in SCRIPTS.values()
+    for field in dataclasses.fields(module.Args)
+    for prefix in ("", "no-")
+}
+
+
+@BY_PAGE
+def test_names_in_backticks_exist(page):
+    """Every flag, file and identifier that a page names."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+    for code in re.findall(r"(?<!\{literalinclude\} )`([^`\n]+)`", text):
+        for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*", code):
+            others = "--help --dry-run --nproc-per-node --video --logdir --clip_param --kl_penalty"
+            assert flag in FLAGS or flag in others.split(), f"{page.name}: {code}"
+        if re.fullmatch(r"[\w./-]+/[\w./-]*|[\w-]+\.(py|sh|md|toml|txt)", code):
+            if not code.startswith(("losses/", "charts/", "runs/")):
+                places = [ROOT, DOCS, DOCS / "exercises", ROOT / "benchmark", ROOT / "tests"]
+                assert any((place / code).exists() for place in places), f"{page.name}: {code}"
+        elif re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*(\(\))?", code):
+            for name in re.findall(r"[A-Za-z_]\w*", code):
+                assert name in WORDS | ELSEWHERE, f"{page.name}: {code}"
+
+
+def test_tests_that_pages_name_exist():
+    code = "".join(file.read_text() for file in ROOT.glob("tests/*.py"))
+    tests = set(re.findall(r"def (test_\w+)", code))
+    for page in PAGES:
+        for name in re.findall(r"`(test_\w+)`", page.read_text()):
+            assert name in tests, f"{page.name}: {name}"
+
+
+def test_outside_links_are_pinned():
+    """Whether they can be reached: sphinx-build -b linkcheck docs docs/_build/links."""
+    for page in PAGES:
+        for link in re.findall(r"\]\((https?://[^)]*)\)", page.read_text()):
+            assert link.startswith("https://"), link
+            assert "/blob/" not in link, f"{link}: use the schemes code: and cleanrl: of conf.py"
