@@ -32,6 +32,7 @@ myst_url_schemes = {
 }
 exclude_patterns = ["_build", "exercises"]
 html_static_path = ["static"]
+html_favicon = "static/icon.svg"
 html_css_files = ["pages.css"]
 html_theme = "furo"
 html_title = "PPG on Procgen"

@@ -39,6 +39,7 @@ STYLE = {
 STYLE |= dict.fromkeys(
     ["text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"], INK
 )
+matplotlib.rcParams.update(STYLE)
 
 
 def svg(figure, name, alt):
@@ -114,7 +115,6 @@ def timeline(flags):
     axes.text(
         (0.75 + x) / 2, 0.95, "observations and value targets are kept", ha="center", va="top"
     )
-    arrow(axes, (x, 0.75), (x + 0.8, 1.25), INK, "-|>", 0.8)
     axes.text(0, 0.1, f"How often a sample trains the policy: PPO {epochs}, PPG {e_pi}.   "
               f"The value function: PPO {epochs}, PPG {e_v} + {e_aux}.")  # fmt: skip
     alt = (
@@ -397,7 +397,8 @@ def broken(name, run, healthy, tags):
         for curves, colour, style in (healthy, GREY, "--"), (run, BAD, "-"):
             if tag in curves:
                 steps, values = curves[tag]
-                axes.plot(steps / 1000, values, style, color=colour, lw=1.8)
+                marker = "." if "aux" in tag else ""  # only in phases
+                axes.plot(steps / 1000, values, style, color=colour, lw=1.8, marker=marker)
         axes.set_title(tag.split("/", 1)[1])
         axes.tick_params(labelsize=8)
         first, *_, last = run[tag][1]
@@ -414,5 +415,4 @@ if (RESULTS / "ppo_hard").exists():
 
 def all_drawings(flags):
     """Name -> HTML of all drawings."""
-    with matplotlib.rc_context(STYLE):
-        return {draw.__name__: draw(flags) for draw in DRAWINGS}
+    return {draw.__name__: draw(flags) for draw in DRAWINGS}

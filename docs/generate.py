@@ -332,9 +332,18 @@ def bugs():
 def substitutions():
     """Names that the pages may use as {{ name }}."""
     ppo, ppg = flags(PPO), flags(PPG)
-    values = {f"ppg_{name}": default for name, (default, _) in ppg.items()}
-    values |= {f"ppo_{name}": default for name, (default, _) in ppo.items()}
+    values = {f"ppg_{name}": default.strip("'") for name, (default, _) in ppg.items()}
+    values |= {f"ppo_{name}": default.strip("'") for name, (default, _) in ppo.items()}
     values |= published_results() | start_page()
+    workers = json.loads((ROOT / "benchmark" / "results" / "workers.json").read_text())
+    one, two = workers["steps/s of one"], workers["steps/s of two"]
+    values |= {
+        "one_worker_sps": one,
+        "two_workers_sps": two,
+        "two_workers_times": f"{two / one:.2f}",
+    }
+    micro = re.search(r"small = (\d+) if args.bf16 else (\d+)", PPO.read_text("utf-8"))
+    values |= {"micro_bf16": micro[1], "micro_float32": micro[2]}
     n, t = int(ppg["num_envs"][0]), int(ppg["num_steps"][0])
     n_pi = int(ppg["n_pi"][0])
     values["batch_size"] = f"{n * t:,}"

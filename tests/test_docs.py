@@ -100,6 +100,14 @@ def test_lines_of_the_algorithm(generate):
         assert owner in ("train", "policy_phase", "auxiliary_epoch")
 
 
+def test_sizes_in_the_readme():
+    """The README, which is not generated, names the buffer's size at the defaults and for 256."""
+    args = ppg_procgen.Args()
+    one = args.n_pi * args.num_steps * 64 * 64 * 3 / 1e9
+    text = (ROOT / "README.md").read_text()
+    assert f"{args.num_envs * one:.1f} GB" in text and f"{256 * one:.1f} GB of buffer" in text
+
+
 # ------------------------------------------------------------------------- What is measured
 
 
