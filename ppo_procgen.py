@@ -117,7 +117,7 @@ Integer = tyro.constructors.PrimitiveConstructorSpec(
 Count = Annotated[int, Limits(1, 10**6), Integer]  # 1, 2, 3, ...
 Steps = Annotated[int, Limits(1, 10**15), Integer]
 Number = Annotated[int, Limits(0, 2**31 - 1), Integer]  # 0, 1, 2, ... within Procgen's 32 bits
-CountOrNone = Annotated[int, Limits(0, 10**6), Integer]
+CountOrZero = Annotated[int, Limits(0, 10**6), Integer]
 Threads = Annotated[int, Limits(0, 1024), Integer]
 Coefficient = Annotated[float, Limits(0, 1e30)]  # well within float32
 Fraction = Annotated[float, Limits(0, 1)]
@@ -147,7 +147,7 @@ class Args:
     """team at Weights & Biases, with --track"""
     capture_video: bool = False
     """write a clip of the first environment's rollout, up to 20 times in a run"""
-    checkpoint_interval: CountOrNone = 10
+    checkpoint_interval: CountOrZero = 10
     """iterations from one checkpoint to the next; 0 = only when the run ends or is stopped"""
     resume: Optional[str] = None
     """directory of a run to go on with, which has all flags but a few that may change"""
@@ -160,7 +160,7 @@ class Args:
     """number of training levels; 0 = unlimited (paper: 0)"""
     start_level: Number = 0
     """number of the first training level, with --num-levels"""
-    num_test_envs: CountOrNone = 0
+    num_test_envs: CountOrZero = 0
     """environments over all levels, played beside the training ones and never trained on"""
     num_envs: Count = 64
     """environments stepped together (N; paper: 256, as 4 workers of 64)"""
@@ -172,7 +172,7 @@ class Args:
     learning_rate: Coefficient = 5e-4
     """Adam's step size (paper: 5e-4)"""
     anneal_lr: bool = False
-    """lower every learning rate linearly towards zero over the run (paper: constant)"""
+    """lower every learning rate linearly towards zero over the run (published code: constant)"""
     num_steps: Count = 256
     """steps of one rollout in each environment (T; paper: 256)"""
     gamma: Fraction = 0.999
@@ -190,7 +190,7 @@ class Args:
     vf_coef: Coefficient = 1.0
     """weight of L^value, which is 1/2 (V - V_targ)^2 (paper: 1)"""
     max_grad_norm: Coefficient = 0.0
-    """largest allowed norm of the gradient; 0 = no limit (paper: none)"""
+    """largest allowed norm of the gradient; 0 = no limit (as published)"""
     update_epochs: Count = 3
     """epochs over each rollout (E; paper: 3)"""
 

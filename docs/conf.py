@@ -37,6 +37,7 @@ html_css_files = ["pages.css"]
 html_theme = "furo"
 html_title = "PPG on Procgen"
 html_show_sphinx = False
+smartquotes = False  # flags keep their two hyphens
 pygments_style = "friendly"
 myst_substitutions = generate.substitutions()
 generate.write_all(Path(__file__).parent / "_generated")

@@ -14,8 +14,8 @@ OTHER_VALUES = {
     "minibatch_by": ("not said", "trajectories", "steps"),
     "clip_coef": (".2", ".2", ".2"),
     "ent_coef": (r"$\beta_S$ = .01", ".01", ".01"),
-    "vf_coef": ("not said", ".5, of (V - V_targ)^2", ".5, of 1/2 (V - V_targ)^2"),
-    "vf_true_weight": ("not said", "1", "1"),
+    "vf_coef": ("1, of 1/2 (V - V_targ)^2", ".5, of (V - V_targ)^2", ".5, of 1/2 (V - V_targ)^2"),
+    "vf_true_weight": ("1", "1", "1"),
     "kl_penalty": (r"$\beta_\pi$: 0; 1 in 3.5", "0; 1 in the KL variant", "none"),
     "max_grad_norm": ("not said", "none", ".5"),
     "update_epochs": ("3 for PPO", "3", "3"),
@@ -30,7 +30,7 @@ OTHER_VALUES = {
         "4 in each of 4 workers",
         "4",
     ),
-    "aux_learning_rate": ("not said", "5e-4", "as the policy's"),
+    "aux_learning_rate": ("5e-4", "5e-4", "as the policy's"),
 }
 
 # Scalar -> (what it is, unit, when).
@@ -99,13 +99,13 @@ HUNKS = {
         "A second encoder, a third head",
         "The auxiliary value head reads the **policy's** encoder. Its output is never used to act or "
         "to estimate advantages: it exists so that its gradient shapes the features. With `detach`, "
-        "`x.detach()` stops the gradient of the true value head.",
+        "`x.detach()` stops the gradient of the value head V.",
     ),
     "kl_estimate": (
         "Two divergences",
         "`kl_estimate` needs only the probability of the action that was taken; it is the penalty of "
         "the KL variant. `kl_divergence` sums over all actions: the auxiliary phase stores the whole "
-        "old distribution. Mind the order: the **old** policy comes first.",
+        "old distribution. Mind the order: the **old** policy comes first, so that dropping an action which it took often is punished most.",
     ),
     "AuxiliaryBuffer": (
         "A memory of a whole phase",
@@ -196,7 +196,7 @@ ALGORITHM = [
 
 # Section of the scripts -> what it is for.
 SECTIONS = {
-    "Arguments": "The flags with their help, types that refuse what is not allowed, and `check_args` for what only several flags together show.",
+    "Arguments": "The flags with their help, types that refuse what is not allowed, and `check_args`, which refuses combinations of flags that cannot work.",
     "Workers": "What processes started by torchrun do together: means, lists, a common refusal. With one process, each is the identity.",
     "Checkpoints": "Writing and reading them so that a run killed at any moment goes on bit for bit. Skip it on a first reading.",
     "Environments": "Procgen's interface, the count of episodes, and games over all levels to test on.",
@@ -235,7 +235,7 @@ CURVES = {
     ),
     "losses/clipfrac": (
         "0 in the first gradient step",
-        "above 0.3 for long: most of a batch teaches nothing",
+        "above 0.3 for long: a large part of a batch teaches nothing any more",
         "as for `approx_kl`",
     ),
     "losses/explained_variance": (
@@ -244,7 +244,7 @@ CURVES = {
         "whether the value loss trains anything, the ends of episodes in the value targets, then the learning rate",
     ),
     "losses/aux/aux_value_loss": (
-        "above `value_loss` in the first phase: the head is new",
+        "near or above `real_value_loss` in the first phase: the head is new",
         "it does not fall within a phase",
         "whether the auxiliary optimizer steps, and has cleared gradients",
     ),
@@ -255,7 +255,7 @@ CURVES = {
     ),
     "losses/aux/kl_loss": (
         "0 in the first gradient step of a phase, then small",
-        "exactly 0 for a whole epoch; or above 0.1",
+        "0 in the first minibatch of *every* epoch, or throughout: compared with itself; or above 0.1",
         "where the old policy is computed; `--beta-clone`",
     ),
 }
@@ -263,8 +263,15 @@ CURVES = {
 # Fault of docs/measure.py -> (the scalars that show it, what to see), in the order of curves.md.
 BROKEN = {
     "learning rate ten times as large": (
-        ["charts/episodic_return", "losses/entropy", "losses/approx_kl"],
-        "The first update moves the policy far: `approx_kl` is a hundred times what it may be, and the entropy is below 1 before the policy can know anything. Later all looks calm, but the return is stuck below the best, since some actions are never tried again, and the values are worse than a constant.",
+        [
+            "charts/episodic_return",
+            "losses/entropy",
+            "losses/approx_kl",
+            "losses/clipfrac",
+            "losses/value_loss",
+            "losses/explained_variance",
+        ],
+        "The first iteration moves the policy far: `approx_kl` is a hundred times what it may be, and the entropy is below 1 before the policy can know anything. Later all looks calm, but the return is stuck below the best, since some actions are never tried again, and the values are worse than a constant.",
     ),
     "pictures not divided by 255": (
         ["charts/episodic_return", "losses/entropy", "losses/value_loss"],
@@ -272,7 +279,7 @@ BROKEN = {
     ),
     "entropy punished": (
         ["charts/episodic_return", "losses/entropy", "losses/approx_kl"],
-        "A sign: the entropy bonus is subtracted. For long nothing is to be seen, since the entropy falls in a sound run, too. In the end it sticks near 0, the policy cannot leave what it happens to do, and the return falls from its best.",
+        "A sign: the entropy bonus is subtracted. For a long time nothing shows, since the entropy falls in a sound run, too. Then `approx_kl` jumps, and the return breaks down: a policy without entropy is easily pushed from one certainty to another, and does not come back.",
     ),
     "value function not trained": (
         ["charts/episodic_return", "losses/value_loss", "losses/explained_variance"],
@@ -280,7 +287,7 @@ BROKEN = {
     ),
     "no KL term": (
         ["charts/episodic_return", "losses/aux/kl_loss", "losses/aux/aux_value_loss"],
-        "Nothing holds the policy in the auxiliary phase: `kl_loss` is above 0.1, rises with each epoch of a phase, and the return falls after every phase (the phases are where `kl_loss` has points). The auxiliary value loss looks as good as ever.",
+        "Nothing holds the policy in the auxiliary phase: within a phase `kl_loss` climbs to 0.3, and the return falls after every phase. (Auxiliary losses are drawn against the number of the auxiliary epoch, of which a phase has three.) The auxiliary value loss looks as good as ever.",
     ),
     "entropy bonus too large": (
         ["charts/episodic_return", "losses/entropy", "losses/approx_kl"],

@@ -103,6 +103,7 @@ def timeline(flags):
             axes.add_patch(plt.Rectangle((x + 0.22, y), 0.28, 0.6, fc=POLICY, lw=0))
     axes.text(0.75 + 0.6 * shown, 3.4, "…  and so on", va="center")
     axes.text(0.75 + 0.6 * shown, 1.6, "…", va="center")
+    axes.text(9.95, 1.05, "… and again", ha="right", va="top")
     x = 0.75 + 0.6 * shown + 0.35
     box(axes, x, 1.2, 10 - x - 0.05, 0.8, f"auxiliary phase:\n{aux_steps:,} gradient steps", AUX)
     axes.text(0.75, 3.9, "rollout", color=GREY, va="bottom")
@@ -129,7 +130,7 @@ def networks(flags):
     """The three architectures, and which loss reaches which part, from the measured gradients."""
     reached = json.loads((DATA / "equations.json").read_text())["gradients"]
     figure, cells = plt.subplots(1, 3, figsize=(7.4, 3.6))
-    titles = {"dual": "dual (default)", "shared": "shared (PPO)", "detach": "detach"}
+    titles = {"dual": "dual (default)", "shared": "shared (PPO, with V aux)", "detach": "detach"}
     for axes, (arch, title) in zip(cells, titles.items(), strict=True):
         plain(axes).set(xlim=(0, 4), ylim=(-0.5, 5.2))
         axes.text(2, 5.0, title, ha="center", weight="bold")
@@ -151,13 +152,14 @@ def networks(flags):
             encoder = "value_encoder" if part == "value_head" and two else "policy_encoder"
             foot = encoders[encoder] + 0.35 * np.sign(x - encoders[encoder])
             trained = reached[arch][losses[part]]
+            arrow(axes, (foot - 0.15, 1.65), (x - 0.15, 3.25), GREY, lw=1)
             if encoder in trained:  # the gradient flows down
-                arrow(axes, (x, 3.25), (foot, 1.65), colour, lw=2)
+                arrow(axes, (x + 0.1, 3.25), (foot + 0.1, 1.65), colour, lw=2)
             else:
-                arrow(axes, (foot, 1.65), (x, 3.25), colour, style="-", dashed=True)
-                middle = (x + foot) / 2, 2.45
+                middle = (x + foot) / 2 + 0.1, 2.45
+                arrow(axes, (x + 0.1, 3.25), middle, colour, style="-", lw=2)
                 axes.plot(*middle, marker="x", color=BAD, ms=11, mew=3)
-            words = {"policy": "L clip, KL", "aux": "L aux", "value": "L value"}[losses[part]]
+            words = {"policy": "L clip, S, KL", "aux": "L aux", "value": "L value"}[losses[part]]
             axes.text(x, 4.2, words,
                       ha="center", va="bottom", color=colour, fontsize=9)  # fmt: skip
     alt = (
@@ -397,9 +399,12 @@ def broken(name, run, healthy, tags):
         for curves, colour, style in (healthy, GREY, "--"), (run, BAD, "-"):
             if tag in curves:
                 steps, values = curves[tag]
-                marker = "." if "aux" in tag else ""  # only in phases
-                axes.plot(steps / 1000, values, style, color=colour, lw=1.8, marker=marker)
-        axes.set_title(tag.split("/", 1)[1])
+                x, ends = steps / 1000, []
+                if "aux" in tag:  # against the number of the auxiliary epoch, a line per phase
+                    x, ends = 1 + np.arange(len(steps)), np.flatnonzero(np.diff(steps) > 1) + 1
+                for part in np.split(np.arange(len(steps)), ends):
+                    axes.plot(x[part], values[part], style, color=colour, lw=1.8)
+        axes.set_title(tag.split("/", 1)[1] + (", each epoch" if "aux" in tag else ""))
         axes.tick_params(labelsize=8)
         first, *_, last = run[tag][1]
         said.append(f"{tag.split('/', 1)[1]} from {first:.2g} to {last:.2g}")

@@ -24,6 +24,12 @@ ROOT = Path(__file__).parents[1]
 PPO, PPG = ROOT / "ppo_procgen.py", ROOT / "ppg_procgen.py"
 
 
+def choices(field):
+    """The values that a field of Args may have, in words, if they are listed."""
+    found = re.fullmatch(r"Literal\[(.*)\]", ast.unparse(field.annotation))
+    return f"{found[1].replace(chr(39), '`')}: " if found else ""
+
+
 def flags(path):
     """Flag -> (default, help) of a script's Args, read from its source."""
     (args,) = [
@@ -33,7 +39,10 @@ def flags(path):
     ]
     pairs = zip(args.body, args.body[1:], strict=False)
     return {
-        field.target.id: (ast.unparse(field.value), " ".join(text.value.value.split()))
+        field.target.id: (
+            ast.unparse(field.value),
+            choices(field) + " ".join(text.value.value.split()),
+        )
         for field, text in pairs
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
     }

@@ -197,7 +197,7 @@ FLAGS = {
 def test_names_in_backticks_exist(page):
     """Every flag, file and identifier that a page names."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
-    for code in re.findall(r"(?<!\{literalinclude\} )`([^`\n]+)`", text):
+    for code in re.findall(r"(?<!\})`([^`\n]+)`", text):
         for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*", code):
             others = "--help --dry-run --nproc-per-node --video --logdir --clip_param --kl_penalty"
             assert flag in FLAGS or flag in others.split(), f"{page.name}: {code}"
