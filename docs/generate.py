@@ -151,7 +151,7 @@ def diff_walk():
         text += f"## {title}\n\n{prose}\n\n"
         for number, lines in found[owner]:
             caption = f"{owner}, from line {number} of ppg_procgen.py"
-            body = "\n".join(lines)
+            body = re.sub(r"\A( *\n)+|(\n *)+\Z", "", "\n".join(lines))  # no blank ends
             text += f"```{{code-block}} diff\n:caption: {caption}\n\n{body}\n```\n\n"
     return text
 
