@@ -7,6 +7,7 @@ Looks below RUNS for directories of runs, of any number of games, seeds and sett
   figures/*.png     a figure for each game, one of all games, the published ablations
   report.md, .json  final returns beside the published ones, and the means over 16 games
 
+Beside published curves, returns are means over the last tenth of the steps that both have.
 Runs are compared only with runs and publications of the same mode and levels; runs that were to
 have another number of steps are another group. Unfinished runs and second runs of a seed are left
 out, and named. A mean over the games is taken only if all 16 are there with equally many seeds.
@@ -169,10 +170,13 @@ def final_rows(groups, rows):
             row["between seeds"] = float(np.std(finals)) if len(runs) > 1 else ""
             curve = published_curve(rows, group, game)
             if curve is not None and curve[0][0] <= steps[-1]:
-                at = curve[0] <= steps[-1]
-                step, mean, deviation = curve[:, at][:, -1]
-                ours = float(np.interp(step, steps, values))
-                row |= {"at step": f"{int(step):,}", "ours": ours, "published": float(mean)}
+                step = curve[0][curve[0] <= steps[-1]][-1]
+                # Of the last tenth of the steps: a single point is a mean of 100 episodes only.
+                at = (curve[0] > 0.9 * step) & (curve[0] <= step)
+                mean, deviation = curve[1:, at].mean(axis=1)
+                near = (steps > 0.9 * step) & (steps <= step)
+                ours = values[near].mean() if near.any() else np.interp(step, steps, values)
+                row |= {"at step": f"{int(step):,}", "ours": float(ours), "published": float(mean)}
                 row |= {"+-": float(deviation)}
                 row["in the band"] = "yes" if abs(ours - mean) <= deviation else "NO"
             if all("charts/test_episodic_return" in run.curves for run in runs):

@@ -243,18 +243,35 @@ def test_report_compares_like_with_like(programs, tmp_path):
     assert set(rows) == {("ppo", "hard"), ("ppg-single", "hard"), ("ppo", "easy")} | other
     ppo = rows["ppo", "hard"]
     assert (ppo["seeds"], ppo["return"], ppo["between seeds"]) == (2, 4.0, 1.0)
-    # Published for coinrun, hard, at 196,608 steps: 3.9506 +- 0.115.
+    # Published for coinrun, hard, at 196,608 steps: 3.9506 +- 0.115. Only that row is in the last
+    # tenth; the next test has more of them.
     assert (ppo["at step"], ppo["ours"], ppo["published"]) == ("196,608", 4.0, 3.9506)
     assert ppo["in the band"] == "yes" and rows["ppg-single", "hard"]["in the band"] == "NO"
     assert all("missing: bigfish" in row["no mean, because"] for row in found["over 16 games"])
     needed = {row["algorithm"]: row for row in found["steps to PPO's final return"]}
     assert needed["ppg-single"]["steps"] == "not reached" and len(needed) == 3
     lines = (tmp_path / "out" / "curves.csv").read_text().splitlines()
-    assert "ppo,hard,unlimited,196608,coinrun,2,episodic_return,196608,5.0000" in lines
+    assert "ppo,hard,unlimited,196608,coinrun,2,episodic_return,196608,5" in lines
     figures = {file.name for file in (tmp_path / "out" / "figures").iterdir()}
     assert figures == {
         f"{x}_{mode}.png" for x in ("coinrun", "all") for mode in ("easy", "hard")
     } | {"published_ablations.png"}
+
+
+def test_band_is_that_of_the_last_tenth(programs, tmp_path):
+    """Two of our points and two published ones count: their means, and the mean deviation."""
+    _, report = programs
+    run = report.Run("ppo", "hard", "unlimited", 2000, "maze", 1, {}, {})
+    run.curves["charts/episodic_return"] = np.array([[1000.0, 1900, 2000], [0, 5, 6]])
+    run.curves["charts/SPS"] = np.array([[2000.0], [1.0]])
+    published = dict(algorithm="ppo", mode="hard", levels="unlimited", game="maze")
+    values = [(1000, 9, 9), (1900, 5.0, 0.2), (2000, 5.6, 0.4), (3000, 9, 9)]
+    keys = "step", "return_mean", "return_std"
+    rows = [published | dict(zip(keys, map(str, x), strict=True)) for x in values]
+    (row,) = report.final_rows({run.group: {"maze": [run]}}, rows)
+    assert (row["at step"], row["ours"]) == ("2,000", 5.5)
+    assert row["published"] == pytest.approx(5.3) and row["+-"] == pytest.approx(0.3)
+    assert row["in the band"] == "yes"
 
 
 def test_means_over_16_games(programs, tmp_path):
@@ -267,7 +284,7 @@ def test_means_over_16_games(programs, tmp_path):
         finals[game] = rng.uniform(2, 12, 3)
         groups[group][game] = [
             report.Run(*group, game, seed,
-                       {"charts/episodic_return": np.array([[1.0, 100.0], [0.0, value]])})
+                       {"charts/episodic_return": np.array([[1.0, 100.0], [0.0, value]])}, {})
             for seed, value in enumerate(finals[game])
         ]  # fmt: skip
     (row,) = report.aggregates(groups, 0)
