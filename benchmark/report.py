@@ -257,7 +257,10 @@ def draw_game(axes, game, groups, rows):
         for run in games[game]:
             axes.plot(*run.curves["charts/episodic_return"], color=colour, alpha=0.4, lw=0.7)
         steps, values = mean_curve(games[game])
-        label = f"{' '.join(map(str, group))} ({len(games[game])} seeds)"
+        name, _, levels, planned = group
+        levels = "all" if levels == "unlimited" else levels
+        seeds = "1 seed" if len(games[game]) == 1 else f"{len(games[game])} seeds"
+        label = f"{name}, {levels} levels, {planned:,} steps ({seeds})"
         axes.plot(steps, values, color=colour, lw=1.8, label=label)
         curve = published_curve(rows, group, game)
         if curve is not None:
@@ -278,6 +281,8 @@ def draw(groups, rows, out):
             if any(game in games for games in here.values()):
                 figure, axes = plt.subplots(figsize=(7, 4.5), constrained_layout=True)
                 draw_game(axes, game, here, rows)
+                budget = max(group[3] for group, games in here.items() if game in games)
+                axes.set_title(f"{game}, {mode} levels, {budget:,} steps")
                 axes.legend(fontsize=7)
                 figure.savefig(out / f"{game}_{mode}.png", dpi=110)
                 plt.close(figure)
