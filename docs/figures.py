@@ -337,6 +337,15 @@ def draw_ours(axes, curves, colour, label):
     axes.plot(shared / 1e6, mean, color=colour, lw=2, label=f"{label} ({seeds})")
 
 
+def band(axes, game, mode, last, label):
+    """The published PPO's mean and deviation between seeds, as far as `last`; and these numbers."""
+    curve = published_curves(["ppo"], mode)["ppo", game]
+    steps, mean, deviation = curve[:, curve[0] <= 1.02 * last]
+    axes.plot(steps / 1e6, mean, "--", color=GREY, label=label)
+    axes.fill_between(steps / 1e6, mean - deviation, mean + deviation, color=GREY, alpha=0.3, lw=0)
+    return steps, mean, deviation
+
+
 def our_hard(flags):
     """PPO on hard starpilot beside the published band."""
     runs = our_runs("ppo_hard")
@@ -344,10 +353,7 @@ def our_hard(flags):
     (curves,) = runs.values()
     last = curves[0][0][-1]
     draw_ours(axes, curves, POLICY, "ppo_procgen.py")
-    steps, mean, deviation = published_curves(["ppo"])["ppo", "starpilot"]
-    steps, mean, deviation = (x[steps <= 1.02 * last] for x in (steps, mean, deviation))
-    axes.plot(steps / 1e6, mean, "--", color=GREY, label="published, mean and deviation of 3 seeds")
-    axes.fill_between(steps / 1e6, mean - deviation, mean + deviation, color=GREY, alpha=0.3, lw=0)
+    steps, mean, deviation = band(axes, "starpilot", "hard", last, "published, 3 seeds")
     axes.set(
         title=f"PPO, starpilot, hard, {last:,.0f} steps", xlabel="million steps", ylabel="return"
     )
@@ -374,7 +380,10 @@ def our_minibatches(flags):
                 draw_ours(axes, curves, VALUE if trajectories else POLICY, label)
                 final = np.mean([curve[1][-1] for curve in curves])
                 said.append(f"{game}, {label}: {final:.2f}")
-        axes.set(title=f"PPO, {game}, easy", xlabel="million steps", ylabel="return")
+        last = max(curve[0][-1] for (_, x), y in runs.items() if x == game for curve in y)
+        band(axes, game, "easy", last, "train-procgen, 3 seeds")
+        title = f"PPO, {game}, easy, {last:,.0f} steps"
+        axes.set(title=title, xlabel="million steps", ylabel="return")
         axes.legend()
     return svg(
         figure, "our_minibatches", f"Return at the end by --minibatch-by: {'; '.join(said)}."

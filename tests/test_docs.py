@@ -210,6 +210,19 @@ def test_names_in_backticks_exist(page):
                 assert name in WORDS | ELSEWHERE, f"{page.name}: {code}"
 
 
+@pytest.mark.parametrize(
+    "name",
+    "start background ppo ppg gradients curves differences experiments speed".split(),
+)
+def test_pages_of_the_course_have_their_parts(name):
+    text = (DOCS / f"{name}.md").read_text()
+    head = " ".join(text.split("\n\n")[1].split())
+    assert re.match(r"\*You will be able to: .* (M|m)inutes.* You need: .*\*$", head), head
+    assert "You should know" in text and re.search(r"^Next: ", text, re.M)
+    check = text.split("## Check yourself")[1]
+    assert len(re.findall(r"^:::\{dropdown\} .+\n\S", check, re.M)) >= 3
+
+
 def test_tests_that_pages_name_exist():
     code = "".join(file.read_text() for file in ROOT.glob("tests/*.py"))
     tests = set(re.findall(r"def (test_\w+)", code))
