@@ -2,6 +2,10 @@
 
 import importlib.util
 import inspect
+import os
+import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,17 +109,33 @@ ROLLED = (
 )
 CLEAR = "            stored_obs.clear()\n            stored_returns.clear()\n"
 CAT = '{"obs": torch.cat(stored_obs), "returns": torch.cat(stored_returns)}'
+CAT_TIME = CAT.replace("stored_obs", "stored_obs, 1").replace("stored_returns", "stored_returns, 1")
+PERMUTATION = "torch.randperm(len(obs))"
+RANDOM = "torch.tensor(__import__('random').sample(range(len(obs)), len(obs)))"
 PHASE = "            auxiliary_phase("
 NEW_ADAM = "            optimizer = torch.optim.Adam(agent.parameters(), lr=5e-4)\n"
 RETURNS = 'float(row["mean_normalised_return"])'
 FINAL_MEAN = f"    return sum({RETURNS}"
+END = 'end = [row for row in rows if float(row["step"]) > 0.95 * last_step]'
 WIDTH = 'width = float(game["hard_max"]) - float(game["hard_min"])'
 MEAN = "return math.sqrt(sum(squares)) / len(squares)"
+REPEATED = "Yes, features that predict values help most as long as the policy is bad!"
 MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the check says)]
     "ex01_gae": [
         ("gamma * gae_lambda", "gamma", "not by gamma"),
         ("gamma * going_on * next_value", "gamma * next_value", "must not count"),
         ("= values[t], dones[t]", "= values[t], dones[t - 1]", "dones[t + 1] tells"),
+        (" * going_on * advantage", " * advantage", "here only the value"),
+        ("gamma * going_on * next_value", "gamma * next_value", "here only the advantage"),
+        ("= rewards[t]", "= going_on * rewards[t]", "has its reward"),
+        ("return advantages", "return advantages[::-1]", "in reversed order"),
+        ("next_value, next_done = values[t], ", "next_done = ", "it is values[t + 1]"),
+        ("= advantage\n", "= advantage + values[t]\n", "got [3.0], wanted [2.5]: these are A + V"),
+        ("1 - next_done", "1 - (next_done or dones[t])", "must not matter"),
+    ],
+    "ex03_numbers": [
+        ("math.log(15)", "math.log2(15)", "nats, not bits"),
+        ("e_aux * math.ceil(num_envs", "math.ceil(e_aux * num_envs", "EACH epoch"),
     ],
     "ex04_joint_loss": [
         ("kl_divergence(old_logits, logits):", "kl_divergence(logits, old_logits):", "the OLD"),
@@ -123,24 +143,43 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         (".sum(-1).mean()", ".sum()", "not their sum"),
         ("0.5 * (", "1.0 * (", "factor 1/2"),
         (" + L_value", "", "L^value is trained"),
-        ("beta_clone * kl", "kl", "beta_clone"),
+        ("L_aux + beta", "beta", "L^aux is missing"),
+        ("L_aux = 0.5 * ", "L_aux = ", "L^aux has a factor 1/2"),
+        ("L_value = 0.5 * ", "L_value = ", "L^value has a factor 1/2"),
+        ("square().mean()", "square().sum()", "not sums"),
+        ("beta_clone * kl", "kl", "beta_clone weighs"),
+        ("+ beta_clone", "- beta_clone", "a penalty"),
+        ("beta_clone * ", "0 * ", "the KL is missing"),
+        ("gence(old_logits, logits) ", "gence(logits, old_logits) ", "the old logits first"),
+        ("(old_logits - logits)", "(logits - old_logits)", "the wrong way round"),
+        (".sum(-1).mean()", ".sum(-1)", "return one number"),
+        (".sum(-1).mean()", ".sum(-1).mean().item()", "as a tensor"),
+        ("gence(old_logits, logits) ", "gence(old_logits, logits).detach() ", "reaches logits"),
+        ("+ L_value", "+ L_value.detach()", "reaches values"),
     ],
     "ex05_ppg_from_ppo": [
         (BUFFER, ROLLED, "WHOLE trajectories"),
         ("_rollouts)", "_rollouts)[:-1]", "5 steps in each of 3 epochs"),
-        ("torch.randperm(len(obs))", "torch.arange(len(obs))", "shuffle anew"),
-        ("torch.randperm(len(obs))", "torch.randint(len(obs), (len(obs),))", "visits every"),
+        (PERMUTATION, "torch.arange(len(obs))", "shuffle anew"),
+        (PERMUTATION, "torch.randint(len(obs), (len(obs),))", "visits every"),
+        (PERMUTATION, RANDOM, "the check replaces it"),
         (STEP, "", "never called"),
         ("L_aux + ", "", "L^aux is missing"),
         (" + args.vf_true_weight * L_value", "", "L^value is missing"),
         ("args.vf_true_weight * ", "", "vf_true_weight weighs"),
+        ("returns[inds]", "returns[: len(inds)]", "index states and returns alike"),
+        ("returns[inds].flatten()", "returns[inds].reshape(-1, 1)", "returns (B, 1) are (B, B)"),
         ("L_aux = 0.5 * ", "L_aux = ", "L^aux has a factor 1/2"),
         ("L_value = 0.5 * ", "L_value = ", "L^value has a factor 1/2"),
         (".square().mean()", ".square().sum()", "a mean over the minibatch"),
         (BACKWARD + STEP, BACKWARD[34:] + STEP + BACKWARD[:34], "leaves gradients behind"),
         (BACKWARD, BACKWARD[34:], "leaves gradients behind"),
         ("optimizer.zero_grad()", "metrics or optimizer.zero_grad()", "two minibatches add up"),
+        ("optimizer.zero_grad()", "len(metrics) % 2 or optimizer.zero_grad()", "add up"),
+        (BACKWARD, BACKWARD[34:] + BACKWARD[:34], "cleared before step()"),
         (OLD_LOGITS, OLD_LOGITS_MOVED, "computed ONCE"),
+        ("old_logits[inds]", "old_logits[: len(inds)]", "index states and old logits alike"),
+        ("old.exp() * (old - logits)", "old.exp() * (logits - old)", "the KL is positive"),
         ("with torch.no_grad()", "if True", "torch.no_grad()"),
         ("args.beta_clone * KL + ", "", "the KL is missing"),
         ("old.exp() * (old - logits)", "logits.exp() * (logits - old)", "weigh by the OLD"),
@@ -149,12 +188,16 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         (".sum(-1).mean()", ".mean()", "sum over the actions"),
         ('"kl_loss": KL', '"kl_loss": args.beta_clone * KL', "without their weights"),
         (" and iteration < num_iterations", "", "LAST iteration"),
+        ("range(1, num_iterations + 1)", "range(num_iterations)", "range(1, num_iterations + 1)"),
         ("iteration % args.n_pi", "(iteration - 1) % args.n_pi", "count from 1"),
         (CAT, '{"obs": obs, "returns": returns}', "of all n_pi iterations"),
         ("torch.cat(", "torch.stack(", "not torch.stack"),
+        (CAT, CAT_TIME, "along dimension 0"),
+        ("torch.cat(", "list(", "no lists"),
         (".clone()", "", "overwritten by the next"),
         (CLEAR, "", "empty the buffer"),
         (PHASE, NEW_ADAM + PHASE, "live on from phase to phase"),
+        ("torch.optim.Adam(", "torch.optim.AdamW(", "the optimizer is Adam"),
         ("args.aux_learning_rate", "args.learning_rate", "a step size of its own"),
         ("agent.parameters()", "agent.aux_value_head.parameters()", "all of the agent"),
     ],
@@ -171,20 +214,28 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ("KL_OLD_NEW = ", "KL_OLD_NEW = 5 / 32 or ", "no mean over 4"),
         ("KL_OLD_NEW = ", "KL_OLD_NEW = 5 / 8 * 0.6931471805599453 or ", "units of ln 2"),
         ("KL_OLD_NEW = ", "KL_OLD_NEW = 1 or ", "probability x halvings"),
+        ("KL_OLD_NEW = ", "KL_OLD_NEW = 11 / 8 or ", "a doubling counts -1"),
+        ("KL_NEW_OLD = ", "KL_NEW_OLD = 1 or ", "a doubling counts -1"),
+        ("KL_OLD_NEW = ", "KL_OLD_NEW = '5/8' or ", "without quotes"),
         ("ESTIMATE = 1 / 2 * ", "ESTIMATE = ", "the factor 1/2"),
         ("ESTIMATE = ", "ESTIMATE = 5 / 8 or ", "weigh by OLD"),
         ("ESTIMATE = ", "ESTIMATE = 3 / 4 or ", "no mean over 4"),
         ("ESTIMATE = ", "ESTIMATE = 1 or ", "(number of halvings)^2"),
+        ("ESTIMATE = ", "ESTIMATE = 19 / 16 * 0.6931471805599453**2 or ", "units of (ln 2)^2"),
+        ("ESTIMATE = ", "ESTIMATE = 11 / 16 or ", "square the number"),
+        ("ESTIMATE = ", "ESTIMATE = 5 / 16 or ", "square the number"),
         ('NEAR = "equal"', 'NEAR = "nearly"', "NEAR is one of"),
     ],
     "ex09_ablations": [
         ("0.95 * last_step", "0.999 * last_step", "the last row alone"),
         (FINAL_MEAN, f"    return max({RETURNS} for row in rows)\n{FINAL_MEAN}", "the maximum"),
         ("0.95 * last_step", "0 * last_step", "not of the last 5 %"),
+        (END, "end = rows[-len(rows) // 20 :]", "of the ROWS"),
         (' and int(row["value"]) == value', "", "is not"),
         (' and row["mode"] == "hard"', "", "choose the rows with mode hard"),
         ("hard_", "easy_", "easy levels have other constants"),
         (WIDTH, "width = 1", "divide each deviation"),
+        (' - float(game["hard_min"])', "", "divide each deviation"),
         (MEAN, "return sum(s**0.5 for s in squares) / len(squares)", "varies less than one game"),
         (MEAN, "return (sum(squares) / len(squares)) ** 0.5", "varies less than one game"),
         ('"e_aux": 6', '"e_aux": 9', "default of e_aux"),
@@ -199,6 +250,12 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ("--env-id starpilot", "--help", "--help runs nothing"),
         ("1e6 ", "{1 + epochs}e6 ", "equal step budgets"),
         ("--e-aux {epochs}", "--e-aux 6", "nothing is compared"),
+        ("1e6 ", "128 ", "so few steps"),
+        ("--e-aux {epochs}", "--env-id {['maze', 'miner', 'ninja'][epochs // 3]}", "two games"),
+        ("--e-aux {epochs}", "--checkpoint-interval {epochs}", "checkpoint_interval has nothing"),
+        ("--e-aux {epochs}", "--num-threads {epochs}", "num_threads has nothing"),
+        ('"arms": ', '"arms": ["python ppg_procgen.py"] or ', "arms is a dictionary"),
+        ("[1, 2, 3]", '"1,2,3"', "a list of numbers"),
         ("--e-aux {epochs}", "--e-aux {epochs} --e-pi {epochs + 1}", "['e_pi', 'e_aux']"),
         ("--n-pi 8", "--n-pi 100", "no auxiliary phase"),
         ("[1, 2, 3]", "[1, 2]", "at least three seeds"),
@@ -207,7 +264,9 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ("charts/episodic_return", "episode return", "no scalar is called"),
         ("charts/episodic_return", "losses/aux/kl_loss", "it has no auxiliary phase"),
         ("charts/episodic_return", "charts/test_episodic_return", "without --num-test-envs"),
+        ("charts/episodic_return", "charts/SPS", "does not tell what was learned"),
         ('"hypothesis": "', '"hypothesis": "" and "', "write a sentence"),
+        ('"refuted_if": ', f'"refuted_if": "{REPEATED}" or ', "you repeat it"),
     ],
 }  # fmt: skip
 
@@ -226,6 +285,26 @@ def test_likely_mistake_is_named(name, right, wrong, said):
 
 
 @pytest.mark.parametrize(
+    ("name", "right", "other"),
+    [
+        ("ex03_numbers", "math.log(15)", "2.71"),
+        (
+            "ex06_old_policy",
+            "ppg_procgen.old_policy_logits(agent, buffer, args)",
+            'ppg_procgen.torch.stack([agent(o)[0].detach() for o in buffer["obs"]])',
+        ),
+        ("ex10_open", "python ppg", "python -u ppg"),
+        ("ex10_open", "python ppg", "/usr/bin/python3 ppg"),
+        ("ex10_open", "python ppg", "CUDA_VISIBLE_DEVICES=0 python ppg"),
+        ("ex10_open", "python ppg", "torchrun --nproc-per-node 4 ppg"),
+        ("ex10_open", "[1, 2, 3]", "range(5)"),
+    ],
+)
+def test_other_solution_passes(name, right, other):
+    assert not list(complaints(solve(load(name), answers_of(name, right, other))))
+
+
+@pytest.mark.parametrize(
     "commands",
     [
         ["ppo_procgen.py --total-timesteps 1e6", "ppg_procgen.py --n-pi 8 --total-timesteps 1e6"],
@@ -237,6 +316,34 @@ def test_other_plans_are_sound(commands):
     plan = answers_of("ex10_open")["PLAN"]
     plan |= {"arms": {command: f"python {command}" for command in commands}}
     assert not list(complaints(solve(load("ex10_open"), {"PLAN": plan})))
+
+
+def test_wrong_guess_does_not_print_the_answer(tmp_path):
+    """Of a failed comparison, pytest prints both sides, and the arguments of functions."""
+    guesses = {
+        "ex03_numbers": "def gradient_steps(*_): return 241",
+        "ex06_old_policy": "DISTANCE = 'less'",
+        "ex08_kl_direction": "ESTIMATE, NEAR, FAR = 1, 'half', 'too small'",
+        "ex09_ablations": "DEFAULT = {'n_pi': 33}",
+    }
+    for name, lines in guesses.items():
+        text = (EXERCISES / f"{name}.py").read_text("utf-8")
+        text = text.replace("__file__", repr(str(EXERCISES / name)))
+        (tmp_path / f"{name}.py").write_text(f"{text}\n{lines}\n")
+    run = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tmp_path.iterdir()]
+    path = {"PYTHONPATH": str(EXERCISES.parents[1])}
+    said = subprocess.run(run, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True)
+    for hint in "iterations (rounded", "DISTANCE, measured", "ESTIMATE: ", "FAR: ", "--help tells":
+        assert hint in said.stdout
+    for answer in "== 240", "'more'", "1.1875", "'equal'", "'either'", "== 32":
+        assert answer not in said.stdout
+
+
+def test_scalars_of_exercise_7_do_not_name_the_faults(capsys):
+    exercise = runpy.run_path(str(EXERCISES / "ex07_name_the_bug.py"), run_name="__main__")
+    said = capsys.readouterr().out
+    assert all(said.count(f"\n{run} ") == 11 for run in [*exercise["ANSWERS"], "healthy"])
+    assert not [fault for fault in exercise["FAULTS"] if fault in said]
 
 
 def test_wrong_bug_is_answered_with_its_sign():

@@ -4,6 +4,8 @@ Tensors: logits and old_logits (B, 15) are log-probabilities; values, aux_values
 Then: python -m pytest docs/exercises/ex04_joint_loss.py
 """
 
+import torch
+
 
 def kl_divergence(old_logits, logits):
     """KL[pi_old, pi], the mean over the states."""
@@ -18,42 +20,96 @@ def auxiliary_loss(logits, values, aux_values, old_logits, returns, beta_clone):
 # ------------------------------------------------------------------------------------- the checks
 
 
-def example():
-    import torch
+def __tracebackhide__(error):
+    """Of a failed check, pytest prints the message and not the code, which has the answers."""
+    return error.errisinstance((AssertionError, NotImplementedError))
 
+
+def example():
+    """logits, values, aux_values, old_logits and returns of 6 states."""
     torch.manual_seed(0)
     logits, old_logits = torch.randn(2, 6, 15).log_softmax(-1)
     return logits, *torch.randn(2, 6), old_logits, torch.randn(6)
 
 
+def equal(ours, other):
+    return torch.allclose(ours, other.to(ours), atol=1e-6)
+
+
+def number(ours):
+    is_number = isinstance(ours, torch.Tensor) and ours.dim() == 0
+    assert is_number, "return one number, the mean over the states, as a tensor"
+    return ours
+
+
+def check(ours, right, hint, *mistakes):
+    """Fail with the hint of the mistake that leads to our number, or else with `hint`."""
+    number(ours)
+    hint = next((words for wrong, words in mistakes if equal(ours, wrong)), hint)
+    fits = equal(ours, right)
+    assert fits, hint
+
+
 def test_kl_of_equal_policies():
     logits = example()[0]
-    assert abs(kl_divergence(logits, logits)) < 1e-6, "a policy does not differ from itself"
+    hint = "a policy does not differ from itself"
+    check(kl_divergence(logits, logits), torch.zeros(()), hint)
 
 
 def test_kl():
-    import torch
-
     logits, _, _, old_logits, _ = example()
-    ours = kl_divergence(old_logits, logits)
     p, q = (torch.distributions.Categorical(logits=x) for x in (old_logits, logits))
+    right = torch.distributions.kl_divergence(p, q).mean()
     turned = torch.distributions.kl_divergence(q, p).mean()
-    assert not torch.isclose(ours, turned), "that is KL[pi, pi_old]: weigh by the OLD probabilities"
-    total = torch.distributions.kl_divergence(p, q).sum()
-    assert not torch.isclose(ours, total), "the mean over the states, not their sum"
-    assert not torch.isclose(15 * ours, total / 6), "sum over actions, then mean over states"
-    assert torch.isclose(ours, total / 6), "E[sum_a pi_old (log pi_old - log pi)]"
+    weights = "that is KL[pi, pi_old]: weigh by the OLD probabilities"
+    check(
+        kl_divergence(old_logits, logits),
+        right,
+        "E[sum_a pi_old (log pi_old - log pi)]",
+        (turned, weights),
+        (-turned, weights),
+        (-right, "negative: the logs are the wrong way round"),
+        (6 * right, "the mean over the states, not their sum"),
+        (right / 15, "sum over actions, then mean over states"),
+    )
 
 
 def test_loss():
-    import torch
-
     logits, values, aux_values, old_logits, returns = example()
-    ours = auxiliary_loss(logits, values, aux_values, old_logits, returns, 0.0)
-    squares = ((values - returns) ** 2).mean() + ((aux_values - returns) ** 2).mean()
-    assert not torch.isclose(ours, squares), "both value losses have a factor 1/2"
-    half = 0.5 * ((aux_values - returns) ** 2).mean()
-    assert not torch.isclose(ours, half), "L^value is trained in the auxiliary phase, too"
-    assert torch.isclose(ours, squares / 2), "with beta_clone = 0, the two value losses remain"
-    more = auxiliary_loss(logits, values, aux_values, old_logits, returns, 2.0) - ours
-    assert torch.isclose(more, 2 * kl_divergence(old_logits, logits)), "beta_clone weighs the KL"
+    ours = number(auxiliary_loss(logits, values, aux_values, old_logits, returns, 0.0))
+    aux, value = (((x - returns) ** 2).mean() for x in (aux_values, values))
+    pair = old_logits, logits
+    kl, turned = number(kl_divergence(*pair)), number(kl_divergence(*reversed(pair)))
+    right, mean = (aux + value) / 2, "the value losses are means over the states, not sums"
+    check(
+        ours,
+        right,
+        "with beta_clone = 0, the two value losses remain",
+        (aux + value, "both value losses have a factor 1/2"),
+        (aux + value / 2, "L^aux has a factor 1/2, too"),
+        (aux / 2 + value, "L^value has a factor 1/2, too"),
+        (aux / 2, "L^value is trained in the auxiliary phase, too"),
+        (value / 2, "L^aux is missing"),
+        (6 * right, mean),
+        (12 * right, mean),
+        (right + kl, "beta_clone weighs the KL"),
+    )
+    check(
+        auxiliary_loss(logits, values, aux_values, old_logits, returns, 2.0) - ours,
+        2 * kl,
+        "beta_clone weighs the KL",
+        (0 * kl, "the KL is missing"),
+        (-2 * kl, "the KL is a penalty: add it"),
+        (2 * turned, "kl_divergence takes the old logits first"),
+    )
+
+
+def test_gradients():
+    """A loss is minimized by its gradients: they must reach what the network says."""
+    inputs = [x.requires_grad_() for x in example()]
+    loss = number(auxiliary_loss(*inputs, 2.0))
+    if loss.requires_grad:
+        loss.backward()
+    for name, x in zip(("logits", "values", "aux_values"), inputs, strict=False):
+        reached = x.grad is not None and bool(x.grad.any())
+        assert reached, f"no gradient reaches {name}: no .item(), .detach(), torch.no_grad()"

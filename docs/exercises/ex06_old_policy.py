@@ -125,7 +125,8 @@ def check(name):
     if answer is None:
         raise NotImplementedError(f"predict {name}")
     assert answer in OPTIONS[name], f"{name} is one of {OPTIONS[name]}"
-    assert answer == measured()[name], f"{name}, measured, is not {answer!r}: {HINTS[name]}"
+    right = answer == measured()[name]  # pytest would print both sides
+    assert right, f"{name}, measured, is not {answer!r}: {HINTS[name]}"
 
 
 def test_first_kl():
@@ -148,6 +149,7 @@ def test_right_loop():
     ours = logged(right_loop, 0)[0]
     right, moved = (logged(moved_loop, 0, hold)[0] for hold in (True, False))
     assert ours.shape == right.shape, "return the metrics of all gradient steps of all epochs"
-    assert not torch.allclose(ours, moved, rtol=1e-3, atol=1e-5), "pi_old still moves"
-    hint = "compute pi_old once, before the first epoch, and change nothing else"
-    assert torch.allclose(ours, right, rtol=1e-3, atol=1e-5), hint
+    # In the first step, the gradient of the KL is nothing but rounding, which Adam amplifies.
+    still_moves, equal = (torch.allclose(ours, x, rtol=1e-2, atol=2e-3) for x in (moved, right))
+    assert not still_moves, "pi_old still moves"
+    assert equal, "compute pi_old once, before the first epoch, and change nothing else"

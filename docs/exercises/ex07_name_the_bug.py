@@ -1,8 +1,8 @@
 """Exercise 7: name the bug. 40 minutes.
 
 Six runs of PPG on the tests' small game, A to F, each with a fault of its own. The page with the
-exercises draws them beside a healthy run; docs/data/broken.csv has their scalars. For each run
-choose one of FAULTS, and say which scalar gave it away. Then:
+exercises draws some of their scalars beside those of a healthy run, and
+python docs/exercises/ex07_name_the_bug.py prints all. For each run choose one of FAULTS. Then:
 python -m pytest docs/exercises/ex07_name_the_bug.py
 """
 
@@ -90,4 +90,18 @@ def test_answers():
         assert answer in FAULTS, f"run {letter}: choose one of FAULTS"
         scalar, words, sign = SIGNS[answer]
         told = f"run {letter} is not '{answer}', which would show in {scalar}: {words}"
-        assert sign(shown[letter], shown["healthy"]), told
+        fits = bool(sign(shown[letter], shown["healthy"]))
+        assert fits, told
+
+
+def show():
+    """Print the scalars of all runs. What is exactly 0 is printed as 0, without decimals."""
+    shown = runs()
+    for scalar in shown["healthy"]:
+        print(f"\n{scalar}, each {'auxiliary epoch' if 'aux/' in scalar else 'iteration'}")
+        for letter, run in shown.items():
+            print(f"{letter:7}" + "".join(f"{x:7.3f}" if x else "      0" for x in run[scalar]))
+
+
+if __name__ == "__main__":
+    show()

@@ -7,6 +7,7 @@ Work with paper and pencil, and replace each None. Numbers may be written as a c
 """
 
 import math
+from numbers import Real
 
 OLD = [1 / 2, 1 / 4, 1 / 8, 1 / 8]  # pi_old in some state: 4 actions
 NEW = [1 / 8, 1 / 2, 1 / 8, 1 / 4]  # pi in the same state
@@ -43,6 +44,11 @@ OPTIONS = {
 }
 
 
+def __tracebackhide__(error):
+    """Of a failed check, pytest prints the message and not the code, which has the answers."""
+    return error.errisinstance((AssertionError, NotImplementedError))
+
+
 def kl(p, q):
     return sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
 
@@ -55,13 +61,24 @@ def given(name):
     answer = globals()[name]
     if answer is None:
         raise NotImplementedError(f"answer {name}")
-    options = OPTIONS.get(name)
-    assert options is None or answer in options, f"{name} is one of {options}"
+    if name in OPTIONS:
+        assert answer in OPTIONS[name], f"{name} is one of {OPTIONS[name]}"
+    else:
+        hint = f"{name} is a number or a calculation, without quotes, such as 3 / 8"
+        assert isinstance(answer, Real), hint
     return answer
 
 
 def equal(a, b):
     return abs(a - b) < 1e-9
+
+
+def check(name, right, hint, *mistakes):
+    """Fail with the hint of the mistake that leads to our answer, or else with `hint`."""
+    ours = given(name)
+    hint = next((words for wrong, words in mistakes if equal(ours, wrong)), hint)
+    fits = ours == right if isinstance(right, str) else equal(ours, right)
+    assert fits, f"{name}: {hint}"
 
 
 def unbounded(old_and_new):
@@ -75,48 +92,63 @@ def unbounded(old_and_new):
 
 def test_by_hand():
     forward, backward = kl(OLD, NEW) / math.log(2), kl(NEW, OLD) / math.log(2)
-    for name, right, turned, first in (
-        ("KL_OLD_NEW", forward, backward, "pi_old"),
-        ("KL_NEW_OLD", backward, forward, "pi"),
+    for name, right, turned, first, weights in (
+        ("KL_OLD_NEW", forward, backward, "pi_old", OLD),
+        ("KL_NEW_OLD", backward, forward, "pi", NEW),
     ):
-        ours = given(name)
-        assert not equal(ours, turned), f"{name}: the FIRST policy's probabilities weigh: {first}'s"
-        assert not equal(ours, -right), f"{name}: ln of the first minus ln of the second"
-        assert not equal(ours, right / 4), f"{name}: an expectation over {first}, no mean over 4"
-        assert not equal(ours, right * math.log(2)), f"{name}: in units of ln 2"
-        assert equal(ours, right), f"{name}: for each action, probability x halvings; then add"
+        unsigned = sum(w * abs(math.log2(p / q)) for w, p, q in zip(weights, OLD, NEW, strict=True))
+        check(
+            name,
+            right,
+            "for each action, probability x halvings; then add",
+            (turned, f"the FIRST policy's probabilities weigh: {first}'s"),
+            (-right, "ln of the first minus ln of the second"),
+            (right / 4, f"an expectation over {first}, no mean over 4"),
+            (right * math.log(2), "in units of ln 2"),
+            (unsigned, "halvings have a sign: a doubling counts -1"),
+        )
 
 
 def test_forgetting():
     right = unbounded(lambda p: ([0.5, 0.5], [p, 1 - p]))
     hint = "one of them weighs ln(p / q) by how often the policy that FORGETS takes the action"
-    assert given("FORGETTING") == right, f"{hint}; p ln p goes to 0, and ln p does not"
+    check("FORGETTING", right, f"{hint}; p ln p goes to 0, and ln p does not")
 
 
 def test_trying():
     right = unbounded(lambda p: ([p, 1 - p], [0.5, 0.5]))
     hint = "pi_old's probability of the action is tiny: where it is the weight, the term vanishes"
-    assert given("TRYING") == right, hint
+    check("TRYING", right, hint)
 
 
 def test_estimate():
-    ours, right = given("ESTIMATE"), estimate(OLD, NEW) / math.log(2) ** 2
-    assert not equal(ours, 2 * right), "the factor 1/2"
-    weighed_by_new = estimate(NEW, OLD) / math.log(2) ** 2
-    assert not equal(ours, weighed_by_new), "the actions are pi_old's: weigh by OLD; and square"
-    assert not equal(ours, 0.75), "an expectation over pi_old, no mean over 4 actions"
-    assert equal(ours, right), "1/2 x sum of pi_old's probability x (number of halvings)^2"
+    ln2, right = math.log(2), estimate(OLD, NEW) / math.log(2) ** 2
+    unsigned = sum(p * abs(math.log2(p / q)) for p, q in zip(OLD, NEW, strict=True)) / 2
+    square = "square the number of halvings of each action, before you add"
+    check(
+        "ESTIMATE",
+        right,
+        "1/2 x sum of pi_old's probability x (number of halvings)^2",
+        (2 * right, "the factor 1/2"),
+        (estimate(NEW, OLD) / ln2**2, "the actions are pi_old's: weigh by OLD; and square"),
+        (0.75, "an expectation over pi_old, no mean over 4 actions"),
+        (right * ln2**2, "in units of (ln 2)^2"),
+        (right * ln2, "in units of (ln 2)^2"),
+        (unsigned, square),
+        (kl(OLD, NEW) / ln2 / 2, square),
+        ((kl(OLD, NEW) / ln2) ** 2 / 2, square),
+    )
 
 
 def test_near():
     near = [p + d for p, d in zip(OLD, (0.004, -0.003, -0.002, 0.001), strict=True)]
     ratio = estimate(OLD, near) / kl(OLD, near)
     right = "equal" if abs(ratio - 1) < 0.1 else "half" if ratio < 1 else "double"
-    assert given("NEAR") == right, "E[ln r] is not 0: expand E[r] = 1 in ln r, to second order"
+    check("NEAR", right, "E[ln r] is not 0: expand E[r] = 1 in ln r, to second order")
 
 
 def test_far():
     pairs = (OLD, NEW), ([0.99, 0.01], [0.5, 0.5])
     signs = {estimate(*pair) > kl(*pair) for pair in pairs}
     right = "either" if len(signs) == 2 else "too large" if signs == {True} else "too small"
-    assert given("FAR") == right, "compare the numbers of BOTH pairs; ln 2 is about 0.69"
+    check("FAR", right, "compare the numbers of BOTH pairs; ln 2 is about 0.69")

@@ -3,13 +3,15 @@
 Write the plan before the first run: what you ask, what you expect, and which result would prove you
 wrong. Fill in PLAN; then: python -m pytest docs/exercises/ex10_open.py
 
-The checks accept any sound plan: the scripts take the commands, the arms differ in one thing, each
-has the same number of steps and at least three seeds, and the metric is one that is logged.
+The checks accept any sound plan: the scripts take the commands, the arms differ in one thing that
+may change what is learned, each has the same number of steps and at least three seeds, and the
+metric is one that is logged. They do not judge your sentences: let somebody read them.
 docs/start.md has commands for a laptop. An auxiliary phase takes place after every n_pi x num_envs
 x num_steps steps, if more follow: a short run needs a smaller --n-pi.
 """
 
 import math
+import re
 import runpy
 import shlex
 from dataclasses import asdict
@@ -32,31 +34,46 @@ PLAN = {
 SCRIPTS = {"ppo_procgen.py": ppo_procgen, "ppg_procgen.py": ppg_procgen}
 METRICS = runpy.run_path(str(Path(ppg_procgen.__file__).parent / "docs" / "explanations.py"))
 METRICS = METRICS["METRICS"].keys()
+LAUNCHERS = "python", "torchrun", "uv"
+# Flags and scalars that have nothing to do with what is learned.
+NO_LEARNING = ppg_procgen.MAY_CHANGE | {"torch_deterministic", "cuda", "compile"}
+NO_LEARNING |= {"micro_batch_size", "num_threads", "num_test_envs"}
+NOTHING_LEARNED = "charts/SPS", "charts/learning_rate"
+KINDS = {
+    "arms": (dict, "a dictionary: name -> command"),
+    "seeds": ((list, tuple, range), "a list of numbers, such as [1, 2, 3]"),
+}
 
 
 def planned(name):
     if PLAN[name] is None:
         raise NotImplementedError(f"fill in {name}")
+    kind, words = KINDS.get(name, (str, "text in quotes"))
+    assert isinstance(PLAN[name], kind), f"{name} is {words}"
     return PLAN[name]
 
 
 def flags_of(name, command, seed=None):
     """Script and flags of an arm's command, as the script itself reads and checks them."""
+    assert isinstance(command, str), f"{name}: a command is text in quotes"
     words = shlex.split(command)
-    script = Path(words[1]).name if len(words) > 1 else None
+    place = next((i for i, word in enumerate(words) if Path(word).name in SCRIPTS), None)
+    start = [word for word in words[:place] if not re.match(r"\w+=", word)]  # without variables
     hint = f"{name}: the command starts with `python ppo_procgen.py` or `python ppg_procgen.py`"
-    assert script in SCRIPTS and words[0].startswith("python"), hint
+    assert place and start and Path(start[0]).name.startswith(LAUNCHERS), hint
+    script, flags = Path(words[place]).name, words[place + 1 :]
     assert not {"-h", "--help"} & set(words), f"{name}: --help runs nothing"
     module = SCRIPTS[script]
     try:
         extra = [] if seed is None else ["--seed", str(seed)]
-        args = module.read_flags(words[2:] + extra, module.Args())
+        args = module.read_flags(flags + extra, module.Args())
         module.check_args(args)
     except module.UsageError as error:
         no_procgen = str(error).startswith("Procgen is not installed")  # so it cannot run HERE
         assert no_procgen, f"{name}: {script} refuses the command: {error}"
     assert args.resume is None, f"{name}: every run starts anew, without --resume"
-    return script, asdict(args)
+    workers = re.findall(r"--(?:nnodes|nproc[-_]per[-_]node)[= ](\d+)", " ".join(words[:place]))
+    return script, asdict(args) | {"num_workers": math.prod(map(int, workers))}
 
 
 def arms():
@@ -68,17 +85,20 @@ def arms():
     return {name: flags_of(name, command) for name, command in commands.items()}
 
 
+def rollout_steps(flags):
+    return flags["num_workers"] * flags["num_envs"] * flags["num_steps"]
+
+
 def iterations(flags):
-    return math.ceil(flags["total_timesteps"] / (flags["num_envs"] * flags["num_steps"]))
+    return math.ceil(flags["total_timesteps"] / rollout_steps(flags))
 
 
 def test_arms_have_equal_budgets():
-    steps = {
-        name: iterations(flags) * flags["num_envs"] * flags["num_steps"]
-        for name, (_, flags) in arms().items()
-    }
+    steps = {name: iterations(flags) * rollout_steps(flags) for name, (_, flags) in arms().items()}
     hint = "equal step budgets, please (runs are rounded up to whole rollouts)"
     assert len(set(steps.values())) == 1, f"{hint}: {steps}"
+    hint = "so few steps teach nothing: at least 100e3, better 300e3 or more"
+    assert min(steps.values()) >= 100_000, f"{hint}: {steps}"
 
 
 def test_arms_differ_in_one_flag():
@@ -91,6 +111,8 @@ def test_arms_differ_in_one_flag():
         differ.append("the script")
     assert differ, "the arms are the same: nothing is compared"
     assert len(differ) == 1, f"the arms differ in {differ}: which of them made the difference?"
+    assert differ != ["env_id"], "returns of two games are not comparable: compare within a game"
+    assert not NO_LEARNING & set(differ), f"{differ[0]} has nothing to do with what is learned"
 
 
 def test_auxiliary_phases_take_place():
@@ -112,6 +134,7 @@ def test_seeds():
 def test_metric():
     metric, runs = planned("metric"), arms()
     assert metric in METRICS, f"no scalar is called {metric!r}: choose from {', '.join(METRICS)}"
+    assert metric not in NOTHING_LEARNED, f"{metric} does not tell what was learned"
     for name, (script, flags) in runs.items():
         aux = metric.startswith("losses/aux/")
         logs_aux = script == "ppg_procgen.py" and flags["e_aux"]
@@ -125,4 +148,7 @@ def test_words():
         words = planned(name).split()
         assert len(words) >= 5, f"{name}: write a sentence"
     hint = "refuted_if says which result would speak AGAINST the hypothesis; you repeat it"
-    assert PLAN["refuted_if"].strip() != PLAN["hypothesis"].strip(), hint
+    refuted_if, hypothesis = (
+        re.findall(r"\w+", PLAN[name].lower()) for name in ("refuted_if", "hypothesis")
+    )
+    assert refuted_if != hypothesis, hint
