@@ -636,11 +636,12 @@ def resume_command(run_dir):
 def keep_freed_memory():
     """Make glibc reuse large blocks, not return each to the system and clear a new one instead.
 
-    The network's activations are such blocks, new ones in every micro-batch.
+    The network's activations are such blocks, new ones in every micro-batch. Blocks of over 32 MiB
+    (a few, with many environments) go back: among smaller ones they left gaps, without an end.
     """
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
     m_trim_threshold, m_mmap_threshold = -1, -3  # from malloc.h
-    if hasattr(libc, "mallopt") and libc.mallopt(m_mmap_threshold, 2**30):
+    if hasattr(libc, "mallopt") and libc.mallopt(m_mmap_threshold, 2**25):
         libc.mallopt(m_trim_threshold, 2**31 - 1)
 
 

@@ -1,6 +1,9 @@
 """Whole runs on a real game: schedule, determinism, and PPG without its phases is PPO."""
 
+import os
 import re
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -102,6 +105,33 @@ def test_compiled_run_starts_where_the_old_policy_was(module, bf16, tmp_path):
     for name in "losses/entropy", "losses/value_loss":  # of the same weights, on close states
         (_, want), (_, value) = logged[name][0], compiled[name][0]
         assert value == pytest.approx(want, rel=0.02 if bf16 else 1e-3), name
+
+
+MEMORY_OF_EACH_ROLLOUT = """
+import resource, ppo_procgen
+minibatches, gae = ppo_procgen.minibatches, ppo_procgen.gae
+def spy(*args):
+    pages = int(open("/proc/self/statm").read().split()[1])
+    print("MB", pages * resource.getpagesize() // 2**20)
+    return gae(*args)
+ppo_procgen.gae = spy
+ppo_procgen.minibatches = lambda *args: minibatches(*args)[:4]  # to save time
+flags = dict(num_envs=256, num_minibatches=256, update_epochs=1, total_timesteps=3 * 256 * 256)
+ppo_procgen.train(ppo_procgen.Args(**flags, bf16=True, cuda=False, checkpoint_interval=0))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_does_not_grow(tmp_path):
+    """The paper's 256 environments: once, freed blocks were not used again, 6 GB in a rollout."""
+    run = subprocess.run(
+        [sys.executable, "-c", MEMORY_OF_EACH_ROLLOUT],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    first, _, third = [int(x) for x in re.findall(r"^MB (\d+)$", run.stdout, re.M)]
+    assert third < first + 500
 
 
 @BOTH
