@@ -116,7 +116,8 @@ def spy(*args):
     return gae(*args)
 ppo_procgen.gae = spy
 ppo_procgen.minibatches = lambda *args: minibatches(*args)[:4]  # to save time
-flags = dict(num_envs=256, num_minibatches=256, update_epochs=1, total_timesteps=3 * 256 * 256)
+flags = dict(distribution_mode="hard", num_envs=256, minibatch_by="trajectories")
+flags |= dict(num_minibatches=256, update_epochs=1, total_timesteps=3 * 256 * 256)
 ppo_procgen.train(ppo_procgen.Args(**flags, bf16=True, cuda=False, checkpoint_interval=0))
 """
 
