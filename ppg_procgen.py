@@ -654,13 +654,32 @@ def resume_command(run_dir):
 def keep_freed_memory():
     """Make glibc reuse large blocks, not return each to the system and clear a new one instead.
 
-    The network's activations are such blocks, new ones in every micro-batch. Blocks of over 32 MiB
-    (a few, with many environments) go back: among smaller ones they left gaps, without an end.
+    The network's activations are such blocks, new ones in every micro-batch.
     """
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
     m_trim_threshold, m_mmap_threshold = -1, -3  # from malloc.h
     if hasattr(libc, "mallopt") and libc.mallopt(m_mmap_threshold, 2**25):
         libc.mallopt(m_trim_threshold, 2**31 - 1)
+
+
+def resident_size():
+    """Bytes of memory that this process has for itself; 0 if unknown."""
+    if sys.platform != "linux":
+        return 0
+    _, resident, shared, *_ = Path("/proc/self/statm").read_text().split()
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+
+
+def trim_memory(limit):
+    """If this process has grown above a limit (bytes), return unused memory. Returns the limit.
+
+    Until version 2.38, glibc may not find freed blocks again (its bug 14581): with 256
+    environments, 6 GB of them were left by a rollout.
+    """
+    if resident_size() > limit and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
+        return max(limit, 1.3 * resident_size())
+    return limit
 
 
 def memory_size():
@@ -1328,9 +1347,13 @@ def train(args):
     global_step = start_step
     _, observation, first = envs.observe()
 
+    memory_limit = math.inf
+
     def tick(passes):
+        nonlocal memory_limit
         counters["passes"] += NUM_WORKERS * passes
         progress.update(NUM_WORKERS * passes)
+        memory_limit = trim_memory(memory_limit)
 
     def checkpoint(logged_step):
         counters.update(logged_step=logged_step, checkpoints=counters["checkpoints"] + 1)
@@ -1376,8 +1399,8 @@ def train(args):
             episodes.step(reward, first)
             if test_games:
                 test_games.step(agent)
+            tick(args.num_envs)
         global_step += batch_size
-        tick(args.num_envs * args.num_steps)
 
         # ------------------------------------------------------------------------- Advantages
         with torch.no_grad():
@@ -1415,6 +1438,9 @@ def train(args):
         clips = args.capture_video and RANK == 0
         if clips and (iteration - 1) % math.ceil(num_iterations / 20) == 0:
             write_clip(run_dir, writer, obs[0], global_step)
+
+        if memory_limit == math.inf:  # the first iteration has shown how much is needed
+            memory_limit = 1.3 * resident_size()
 
         # ------------------------------------------------------------------------- Checkpoint
         counters.update(iteration=iteration, global_step=global_step)
