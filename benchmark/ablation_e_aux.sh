@@ -4,9 +4,5 @@
 SEEDS=${SEEDS:-1} # as published: one run of each
 . "$(dirname "$0")/jobs.sh"
 EXPERIMENT=ablation_e_aux
-variants=
-for value in 1 2 3 6 9; do
-    variants="$variants
-e_aux_$value ppg_procgen.py $hard_ppg --e-aux $value"
-done
+variants=$(vary e_aux ppg_procgen.py "$hard_ppg" --e-aux 1 2 3 6 9)
 run_jobs "$@"

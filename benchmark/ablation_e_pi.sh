@@ -4,9 +4,5 @@
 SEEDS=${SEEDS:-1} # as published: one run of each
 . "$(dirname "$0")/jobs.sh"
 EXPERIMENT=ablation_e_pi
-variants=
-for value in 1 2 3 4 5 6; do
-    variants="$variants
-e_pi_$value ppg_procgen.py $hard_ppg --e-pi $value"
-done
+variants=$(vary e_pi ppg_procgen.py "$hard_ppg" --e-pi 1 2 3 4 5 6)
 run_jobs "$@"

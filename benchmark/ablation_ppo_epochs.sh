@@ -4,9 +4,5 @@
 SEEDS=${SEEDS:-1}
 . "$(dirname "$0")/jobs.sh"
 EXPERIMENT=ablation_ppo_epochs
-variants=
-for value in 1 2 3 4 5 6; do
-    variants="$variants
-epochs_$value ppo_procgen.py $hard --update-epochs $value"
-done
+variants=$(vary epochs ppo_procgen.py "$hard" --update-epochs 1 2 3 4 5 6)
 run_jobs "$@"

@@ -31,6 +31,13 @@ hard="--distribution-mode hard --total-timesteps 100e6 --num-envs $((256 / WORKE
 hard="$hard --minibatch-by trajectories"
 hard_ppg="$hard --aux-minibatch-rollouts $((16 / WORKERS))"
 
+# Variants that differ in the value of one flag: vary NAME SCRIPT FLAGS FLAG VALUES...
+vary() {
+    name=$1 script=$2 flags=$3 flag=$4
+    shift 4
+    for value; do echo "${name}_$value $script $flags $flag $value"; done
+}
+
 # One line per job: its directory, the script, its flags.
 jobs() {
     for game in $GAMES; do
