@@ -257,10 +257,11 @@ def memory(flags):
 
 
 def published_curves(algorithms, mode="hard"):
-    """(algorithm, game) -> steps, mean, deviation."""
+    """(algorithm, game) -> steps, mean, deviation; of training on all levels."""
     curves = defaultdict(list)
     for row in reference.rows("published_curves"):
-        if row["algorithm"] in algorithms and row["mode"] == mode:
+        wanted = row["algorithm"] in algorithms and row["mode"] == mode
+        if wanted and row["levels"] == "unlimited":
             point = [float(row[key]) for key in ("step", "return_mean", "return_std")]
             curves[row["algorithm"], row["game"]].append(point)
     return {key: np.array(points).T for key, points in curves.items()}
@@ -422,9 +423,7 @@ def broken(name, run, healthy, tags):
 
 
 DRAWINGS = [timeline, networks, clip, gae, memory, published_games, published_ablations]
-DRAWINGS += [our_minibatches]
-if (RESULTS / "ppo_hard").exists():
-    DRAWINGS += [our_hard]
+DRAWINGS += [our_hard, our_minibatches]
 
 
 def all_drawings(flags):

@@ -338,6 +338,23 @@ def bugs():
     return text
 
 
+def hard_table():
+    """PPO on hard starpilot at about half a million, one and two million steps, and published."""
+    (run,) = results("ppo_hard").values()
+    ours = dict(run["episodic_return"])
+    steps, *published = figures.published_curves(["ppo"])["ppo", "starpilot"]
+    published = {int(step): x for step, *x in zip(steps, *published, strict=True)}
+    rows = []
+    for step in 524_288, 983_040, 2_031_616:
+        near = [x for x in ours if abs(x - step) <= 2 * 65_536]
+        mean, deviation = np.mean([published[x] for x in near], axis=0)
+        row = [f"{step:,}", f"{ours[step]:.2f}", "{:.2f} ± {:.2f}".format(*published[step])]
+        row += [f"{np.mean([ours[x] for x in near]):.2f}", f"{mean:.2f} ± {deviation:.2f}"]
+        rows.append(row)
+    head = ["step", "ours", "published", "ours, 5 points", "published, 5 points"]
+    return markdown_table(head, rows)
+
+
 def substitutions():
     """Names that the pages may use as {{ name }}."""
     ppo, ppg = flags(PPO), flags(PPG)
@@ -368,6 +385,7 @@ def write_all(folder):
     parts |= {"diff": diff_walk(), "speed": speed_tables(), "algorithm": algorithm_table()}
     parts |= {"sections": sections_table(), "gradients": gradients_table(), "games": games_sheet()}
     parts |= {"curves": curves_table(), "broken": broken_walk(), "bugs": bugs()}
+    parts["hard"] = hard_table()
     defaults = {name: default for name, (default, _) in (flags(PPO) | flags(PPG)).items()}
     parts |= {name: raw_html(text) for name, text in figures.all_drawings(defaults).items()}
     for name, text in parts.items():
