@@ -13,7 +13,8 @@ PPG_FLAGS = dict(arch="detach", e_pi=3, e_v=3, n_pi=2, e_aux=1, aux_learning_rat
 PPG_FLAGS |= dict(aux_minibatch_rollouts=16)  # 128 states; with 32 some seeds forget the game
 PPO = pytest.param(ppo_procgen, FLAGS, id="ppo")
 PPG = pytest.param(ppg_procgen, FLAGS | PPG_FLAGS, id="ppg")
-PPG_DUAL = pytest.param(ppg_procgen, FLAGS | PPG_FLAGS | dict(arch="dual"), id="ppg-dual")
+DUAL_FLAGS = FLAGS | PPG_FLAGS | dict(arch="dual")
+PPG_DUAL = pytest.param(ppg_procgen, DUAL_FLAGS, id="ppg-dual", marks=pytest.mark.slow)
 BOTH = pytest.mark.parametrize(("module", "flags"), [PPO, PPG])
 
 

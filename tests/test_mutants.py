@@ -58,6 +58,7 @@ MUTANTS = [  # name, scripts, line as it is, line with the fault
         "(logits.softmax(-1) * (logits - old_logits))",
     ),
     ("no stop-gradient", PPG, "x_value = x.detach()", "pass"),
+    ("unused memory kept", BOTH, "libc.malloc_trim(0)", "pass"),
     (
         "policy epochs first",
         PPG,
