@@ -55,8 +55,8 @@ def svg(figure, name, alt):
     text = re.sub(r"font: ((?:bold |italic )*)([\d.]+px) [^;\"]*", r"font: \1\2 sans-serif", text)
     text = text.replace(INK, "currentColor")
     label = html.escape(alt, quote=True)
-    text = text.replace("<svg", f'<svg role="img" aria-label="{label}" class="drawing"', 1)
-    return " ".join(text.split())
+    text = text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    return f'<div class="drawing">{" ".join(text.split())}</div>'
 
 
 def plain(axes):
