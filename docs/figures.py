@@ -314,17 +314,21 @@ def published_ablations(flags):
     return svg(figure, "published_ablations", alt)
 
 
-def our_runs(name):
-    """(algorithm, game) -> [(steps, returns) of each seed] of benchmark/results/name."""
-    points = defaultdict(list)
+def results(name):
+    """(run's algorithm, game, seed) -> tag -> [(step, value), ...] of benchmark/results/name."""
+    runs = defaultdict(lambda: defaultdict(list))
     with open(RESULTS / name / "curves.csv") as file:
         for row in csv.DictReader(file):
-            if row["tag"] == "episodic_return":
-                point = int(row["step"]), float(row["value"])
-                points[row["algorithm"], row["game"], row["seed"]].append(point)
+            point = int(row["step"]), float(row["value"])
+            runs[row["algorithm"], row["game"], int(row["seed"])][row["tag"]].append(point)
+    return runs
+
+
+def our_runs(name):
+    """(algorithm, game) -> [(steps, returns) of each seed] of benchmark/results/name."""
     runs = defaultdict(list)
-    for (algorithm, game, _), curve in points.items():
-        runs[algorithm, game].append(np.array(curve).T)
+    for (algorithm, game, _), curves in results(name).items():
+        runs[algorithm, game].append(np.array(curves["episodic_return"]).T)
     return runs
 
 

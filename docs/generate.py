@@ -5,7 +5,6 @@ any more: a hunk of the diff or a scalar without an explanation, or an explanati
 """
 
 import ast
-import csv
 import difflib
 import json
 import re
@@ -239,16 +238,6 @@ def published_results():
     return values
 
 
-def results(name):
-    """(run's algorithm, game, seed) -> tag -> [(step, value), ...] of benchmark/results/name."""
-    runs = defaultdict(lambda: defaultdict(list))
-    with open(ROOT / "benchmark" / "results" / name / "curves.csv") as file:
-        for row in csv.DictReader(file):
-            point = int(row["step"]), float(row["value"])
-            runs[row["algorithm"], row["game"], int(row["seed"])][row["tag"]].append(point)
-    return runs
-
-
 def final_return(run):
     """Mean over the last 5 % of the steps, as published."""
     points = run["episodic_return"]
@@ -261,7 +250,7 @@ def start_page():
     row = next(row for row in speed["comparison"] if row["program"] == "ours, bf16")
     runs = [
         run
-        for (algorithm, game, _), run in results("minibatch_by").items()
+        for (algorithm, game, _), run in figures.results("minibatch_by").items()
         if (algorithm, game) == ("ppo", "starpilot")
     ]
     finals = [final_return(run) for run in runs]
@@ -287,9 +276,9 @@ def curve_ranges():
     Of the runs on Procgen; what none of them logged is from the healthy run on the small game.
     """
     first, later, where = defaultdict(list), defaultdict(list), {}
-    folders = sorted((ROOT / "benchmark" / "results").glob("*/curves.csv"))
+    folders = sorted(figures.RESULTS.glob("*/curves.csv"))
     for folder in folders:
-        for run in results(folder.parent.name).values():
+        for run in figures.results(folder.parent.name).values():
             for tag, points in run.items():
                 first[tag].append(points[0][1])
                 later[tag] += [value for _, value in points[1:]]
@@ -340,7 +329,7 @@ def bugs():
 
 def hard_table():
     """PPO on hard starpilot at about half a million, one and two million steps, and published."""
-    (run,) = results("ppo_hard").values()
+    (run,) = figures.results("ppo_hard").values()
     ours = dict(run["episodic_return"])
     steps, *published = figures.published_curves(["ppo"])["ppo", "starpilot"]
     published = {int(step): x for step, *x in zip(steps, *published, strict=True)}
