@@ -193,6 +193,22 @@ FLAGS = {
 }
 
 
+def exists(name):
+    """Whether a file or folder is in a fresh checkout; a built page is there if its source is."""
+    if name.startswith("docs/_build/"):
+        name = re.sub(r"docs/_build/(.*)\.html$", r"docs/\1.md", name)
+    assert not {"_build", "_generated"} & set(Path(name).parts), name
+    places = [ROOT, DOCS, DOCS / "exercises", ROOT / "benchmark", ROOT / "tests"]
+    return any((place / name).exists() for place in places)
+
+
+def test_what_a_build_leaves_does_not_count():
+    assert exists("docs/_build/index.html") and exists("README.md")
+    assert not exists("docs/_build/none.html") and not exists("docs/none.md")
+    with pytest.raises(AssertionError):
+        exists("docs/_generated/algorithm.md")
+
+
 @BY_PAGE
 def test_names_in_backticks_exist(page):
     """Every flag, file and identifier that a page names."""
@@ -203,8 +219,7 @@ def test_names_in_backticks_exist(page):
             assert flag in FLAGS or flag in others.split(), f"{page.name}: {code}"
         if re.fullmatch(r"[\w./-]+/[\w./-]*|[\w-]+\.(py|sh|md|toml|txt)", code):
             if not code.startswith(("losses/", "charts/", "runs/")):
-                places = [ROOT, DOCS, DOCS / "exercises", ROOT / "benchmark", ROOT / "tests"]
-                assert any((place / code).exists() for place in places), f"{page.name}: {code}"
+                assert exists(code), f"{page.name}: {code}"
         elif re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*(\(\))?", code):
             for name in re.findall(r"[A-Za-z_]\w*", code):
                 assert name in WORDS | ELSEWHERE, f"{page.name}: {code}"
