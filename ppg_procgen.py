@@ -417,6 +417,24 @@ def write_flags(run_dir, args):
     write_file(Path(run_dir) / "args.json", (json.dumps(flags, indent=2) + "\n").encode())
 
 
+LOCKS = []  # files that this process has locked; the system unlocks them when it ends
+
+
+def lock(run_dir):
+    """Keep other processes out of the directory of a run. Raises UsageError if one is there."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    LOCKS.append(open(Path(run_dir) / "lock", "w"))  # noqa: SIM115
+    try:
+        fcntl.lockf(LOCKS[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        raise UsageError(f"{run_dir}: another process is training there") from None
+    except OSError:  # a file system that cannot lock
+        return
+
+
 class Stateful:
     """An object whose state, in a checkpoint, is all of its attributes."""
 
@@ -502,11 +520,13 @@ def load_checkpoint(args):
     """
     state, problem = {"checkpoints": 0}, ""
     try:
+        if not os.access(args.resume, os.W_OK):
+            raise UsageError(f"--resume {args.resume}: cannot write there")
+        if RANK == 0:
+            lock(args.resume)
         state = last_checkpoint(args.resume)
         check_flags(args, state["args"])
         check_same_run(args, state["args"])
-        if not os.access(args.resume, os.W_OK):
-            raise UsageError(f"--resume {args.resume}: cannot write there")
         number = state["num_workers"]
         if number != NUM_WORKERS:
             raise UsageError(f"--resume {args.resume}: has {number} workers, not {NUM_WORKERS}")
@@ -719,6 +739,7 @@ def open_run(args, purge_step):
             wandb.config.update(asdict(args), allow_val_change=True)
         writer = SummaryWriter(run_dir.absolute(), purge_step=purge_step)
         if not args.resume:
+            lock(run_dir)
             write_flags(run_dir, args)
             rows = [f"|{name}|{value}|" for name, value in asdict(args).items()]
             writer.add_text("hyperparameters", "\n".join(["|flag|value|", "|-|-|", *rows]))

@@ -419,6 +419,17 @@ def test_signal_ends_a_run_that_goes_on(module, name, reference, tmp_path):
 
 
 @BOTH
+def test_run_that_is_going_on_is_not_resumed(module, tmp_path):
+    """Two processes would overwrite each other's files. One that was killed is in nobody's way."""
+    process = start(module, tmp_path, words(module, 4000, "--checkpoint-interval 1"))
+    said = refusal(module, ["--resume", run_dir(tmp_path)])
+    assert str(run_dir(tmp_path)) in said and "another process" in said
+    process.kill()
+    process.communicate(timeout=60)
+    module.lock(run_dir(tmp_path))
+
+
+@BOTH
 def test_second_signal_ends_a_run_at_once(module, tmp_path):
     argv = [*words(module, 4), "--num-steps", "8000", "--total-timesteps", "64000"]
     command = [sys.executable, str(ROOT / f"{module.__name__}.py"), *argv]
