@@ -61,9 +61,8 @@ def load(run_dir, previous, device):
     try:
         flags.pop("num_workers", None)
         args = module.Args(**flags)
-        state = module.last_checkpoint(run_dir)
-        if previous:
-            state = module.read_checkpoint(module.checkpoint_files(run_dir)[1])
+        file = module.checkpoint_files(run_dir)[1]
+        state = module.read_checkpoint(file) if previous else module.last_checkpoint(run_dir)
     except (TypeError, AttributeError, module.UsageError) as error:
         sys.exit(f"evaluate: {error}")
     architecture = [args.arch] if "arch" in flags else []

@@ -6,15 +6,16 @@
 #   benchmark/ppg_easy.sh --count      print the number of jobs
 #   benchmark/ppg_easy.sh --job 3      run one of them, numbered from 0
 #
-# Ctrl-C lets the running jobs write their checkpoints, and ends.
+# Ctrl-C or SIGTERM lets the running jobs write their checkpoints, and ends. One start at a time: two in
+# the same RUNS_DIR would run the same jobs.
 #
 # Settings, as environment variables:
 #   GAMES     names, or the 16 of Procgen        SEEDS     numbers (default: 1 2 3)
 #   GPUS      numbers; one job runs on each      RUNS_DIR  where the runs go (default: runs)
-#   FLAGS     more flags for every new run       PYTHON    the interpreter (default: python3)
-#   WORKERS   processes of a run, which share the 256 environments of the hard levels (default: 1)
+#   FLAGS     more flags for every run           PYTHON    the interpreter (default: python3)
+#   WORKERS   processes of a run, which share the 256 environments of the hard levels: 1, 2, 4, 8 or 16
 set -eu
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd -P "$(dirname "$0")/.." && pwd)
 GAMES=${GAMES:-"bigfish bossfight caveflyer chaser climber coinrun dodgeball fruitbot \
 heist jumper leaper maze miner ninja plunder starpilot"}
 SEEDS=${SEEDS:-"1 2 3"}
@@ -26,6 +27,13 @@ case $PYTHON in
 */*) PYTHON=$PWD/$PYTHON ;; # jobs run in directories of their own
 esac
 WORKERS=${WORKERS:-1}
+case $WORKERS in
+1 | 2 | 4 | 8 | 16) ;;
+*) echo "$0: WORKERS=$WORKERS: must be 1, 2, 4, 8 or 16" >&2; exit 2 ;;
+esac
+case $root in
+*[[:space:]]*) echo "$0: $root: the scripts cannot run from a path with a space in it" >&2; exit 2 ;;
+esac
 # The paper's scale: 4 workers with 64 environments each, or one process with 256.
 hard="--distribution-mode hard --total-timesteps 100e6 --num-envs $((256 / WORKERS))"
 hard="$hard --minibatch-by trajectories"
@@ -66,25 +74,70 @@ command_of() {
     fi
 }
 
+# The run's processes that listen to signals. Under torchrun these are the workers: what torchrun itself
+# is told it passes on, but then it waits for 30 s only.
+listeners() {
+    if [ "$WORKERS" = 1 ]; then
+        echo "$run"
+    else
+        ps -A -o pid= -o ppid= | awk -v parent="$run" '$2 == parent { print $1 }'
+    fi
+}
+
+# Asks the run to end, and again after 5 s if it has not heard it: it does not listen while it still
+# imports its packages. Once it has, it must not get a second signal, which would end it at once.
+ask_to_end() {
+    asking=
+    tail -c "+$((logged + 1))" "$directory/log.txt" | grep -q "the run ends after" && return
+    # shellcheck disable=SC2046 # a list of numbers
+    { [ -z "$run" ] || kill -s USR1 $(listeners) 2>/dev/null; } && ask_later
+}
+
+ask_later() {
+    [ -z "$asking" ] || return 0
+    asking=yes
+    (sleep 5; kill -s USR2 "$me") >/dev/null 2>&1 &
+}
+
 # Runs a job unless it is finished. Its status is that of the run: 130, 138 or 143 if a signal ended it.
 run_job() {
     # shellcheck disable=SC2086 # a line of words
     set -- $1
     directory=$RUNS_DIR/$1
-    [ ! -e "$directory/finished" ] || return 0
-    mkdir -p "$directory"
+    mkdir -p "$directory" && : >>"$directory/log.txt" || return 1
+    flags=$(shift; echo "$*")
+    if [ -e "$directory/flags" ] && [ "$flags" != "$(cat "$directory/flags")" ]; then
+        echo "$directory: was begun with other flags: $(cat "$directory/flags"); use another RUNS_DIR" >&2
+        return 1
+    fi
+    echo "$flags" >"$directory/flags"
+    [ ! -e "$directory/finished" ] || { echo "$directory: finished"; return 0; }
     command=$(command_of "$@")
     echo "$directory: $command"
-    status=0
-    (cd "$directory" && $command >>log.txt 2>&1) || status=$?
+    logged=$(wc -c <"$directory/log.txt")
+    me=$(exec sh -c 'echo "$PPID"') run= asking=
+    trap ask_later INT TERM USR1 # the run may have got the signal, too
+    trap ask_to_end USR2
+    (
+        [ "$WORKERS" = 1 ] || trap '' USR1 # it would kill torchrun
+        # shellcheck disable=SC2086
+        cd "$directory" && exec $command >>log.txt 2>&1
+    ) &
+    run=$! status=0
+    wait "$run" || status=$?
+    while kill -0 "$run" 2>/dev/null; do # a signal has ended `wait`, not the run
+        status=0
+        wait "$run" || status=$?
+    done
     if [ "$status" = 0 ]; then
         touch "$directory/finished"
         rm -f "$directory"/runs/*/auxiliary_* # needed only to go on
         return 0
     fi
     # torchrun ends with 1 whatever ended its workers.
-    if tail -n 50 "$directory/log.txt" | grep -q "stopped; to go on"; then
-        [ "$status" -ge 128 ] || status=143
+    if [ "$WORKERS" != 1 ] && tail -c "+$((logged + 1))" "$directory/log.txt" | grep -q "stopped; to go on"
+    then
+        status=143
     fi
     echo "$directory: ended with status $status: $(tail -n 1 "$directory/log.txt")" >&2
     return "$status"
@@ -93,16 +146,18 @@ run_job() {
 # Runs the jobs of one GPU (all: of a machine without), every n-th from the k-th on.
 run_share() {
     [ "$1" = all ] || export CUDA_VISIBLE_DEVICES="$1"
-    jobs | awk -v n="$2" -v k="$3" 'NR % n == k' | while read -r line; do
+    while read -r line <&3; do
         [ ! -e "$stop" ] || break
         status=0
-        run_job "$line" </dev/null || status=$?
+        run_job "$line" </dev/null 3<&- || status=$?
         case $status in
         0) ;;
         130 | 138 | 143) : >"$stop" ;;
         *) echo "${line%% *}" >>"$failed" ;;
         esac
-    done
+    done 3<<EOF
+$(jobs | awk -v n="$2" -v k="$3" 'NR % n == k')
+EOF
 }
 
 run_jobs() {
@@ -112,6 +167,8 @@ run_jobs() {
         echo "$0: WORKERS is for experiments on hard levels, without GPUS" >&2
         exit 2
     fi
+    count=$(jobs | wc -l)
+    [ "$count" -gt 0 ] || { echo "$0: no jobs: GAMES or SEEDS is empty" >&2; exit 2; }
     case ${1:-} in
     --dry-run)
         jobs | while read -r line; do
@@ -124,27 +181,30 @@ run_jobs() {
             esac
         done
         ;;
-    --count) jobs | wc -l ;;
+    --count) echo "$count" ;;
     --job)
-        trap '' USR1 TERM # Slurm sends them to this shell too; the run inside ends as it should
+        case ${2:-none} in
+        *[!0-9]*) echo "$0: --job ${2:-}: must be a number" >&2; exit 2 ;;
+        esac
         line=$(jobs | sed -n "$(($2 + 1))p")
-        [ -n "$line" ] || { echo "$0: there is no job $2" >&2; exit 2; }
-        run_job "$line"
+        [ -n "$line" ] || { echo "$0: there is no job $2, the last is $((count - 1))" >&2; exit 2; }
+        status=0
+        run_job "$line" || status=$?
+        exit "$status"
         ;;
     '')
         mkdir -p "$RUNS_DIR/$EXPERIMENT"
-        failed=$RUNS_DIR/$EXPERIMENT/failed stop=$RUNS_DIR/$EXPERIMENT/stop
+        failed=$RUNS_DIR/$EXPERIMENT/failed stop=$RUNS_DIR/$EXPERIMENT/stop shares=
         rm -f "$stop"
         : >"$failed"
-        trap '' USR1
-        trap ': >"$stop"' INT                  # the running jobs have got it, too
-        trap ': >"$stop"; kill -s USR1 0' TERM # sent to this shell alone
+        trap ': >"$stop"; kill -s TERM $shares 2>/dev/null' INT TERM USR1
         # shellcheck disable=SC2086
         set -- ${GPUS:-all}
-        share=0 shares=$#
+        number=0
         for gpu; do
-            run_share "$gpu" "$shares" "$share" &
-            share=$((share + 1))
+            run_share "$gpu" "$#" "$number" &
+            shares="$shares $!"
+            number=$((number + 1))
         done
         until wait; do :; done # a signal ends `wait`, not the jobs
         if [ -s "$failed" ]; then

@@ -1,5 +1,6 @@
 #!/bin/sh
-# On a CPU, about an hour: PPO and PPG on a game in which learning shows soon.
+# On a CPU, for an evening: PPO and PPG on a game in which learning shows soon. Where the processor does
+# not compute in bfloat16: FLAGS=--no-bf16.
 # Settings and flags: see jobs.sh.
 GAMES=${GAMES:-starpilot}
 SEEDS=${SEEDS:-1}

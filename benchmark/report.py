@@ -7,15 +7,22 @@ Looks below RUNS for directories of runs, of any number of games, seeds and sett
   figures/*.png     a figure for each game, one of all games, the published ablations
   report.md, .json  final returns beside the published ones, and the means over 16 games
 
-Beside published curves, returns are means over the last tenth of the steps that both have.
+Final returns are means over the last 5 % of the steps; beside a published curve, over the last
+tenth of the steps that both have. "In the band" is within one deviation between the 3 published
+seeds; a run of the very same recipe is outside of it about as often as not. Deviations divide by
+the number of seeds. Steps to PPO's final return: where a running mean over a tenth of the planned
+steps first reaches the one that PPO ends with.
+
 Runs are compared only with runs and publications of the same mode and levels; runs that were to
-have another number of steps are another group. Unfinished runs and second runs of a seed are left
-out, and named. A mean over the games is taken only if all 16 are there with equally many seeds.
+have another number of steps or environments are another group. Unfinished runs and second runs of
+a seed are left out, and named. A mean over the games is taken only if all 16 are there with
+equally many seeds.
 """
 
 import csv
 import importlib
 import json
+import re
 import sys
 from collections import defaultdict
 from dataclasses import asdict, dataclass, fields
@@ -57,16 +64,17 @@ class Args:
 
 @dataclass
 class Run:
-    """One run: who, where, and its curves {tag: (steps, values)}."""
+    """One run: who, where, its curves {tag: (steps, values)}, its flags and its directory."""
 
     algorithm: str  # ppo, ppg, ppg-single, ppg-kl as published; others with their flags
     mode: str
-    levels: str  # unlimited, or their number
+    levels: str  # unlimited, or their number, and the first if that is not 0
     steps: int  # that were asked for
     game: str
     seed: int
     curves: dict
     flags: dict
+    directory: Path = Path()
 
     @property
     def group(self):
@@ -79,10 +87,16 @@ class Run:
 
 
 def read_run(directory):
-    """A Run, or None if no episode was logged."""
-    flags = json.loads((directory / "args.json").read_text())
-    script = "ppg_procgen" if "arch" in flags else "ppo_procgen"
+    """A Run. Raises ValueError, in words, if there is none."""
+    try:
+        flags = json.loads((directory / "args.json").read_text("utf-8"))
+        script = "ppg_procgen" if "arch" in flags else "ppo_procgen"
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{directory}: cannot use args.json: {error}") from None
     defaults = asdict(importlib.import_module(script).Args())
+    if strange := (flags.keys() ^ defaults.keys()) - {"resume", "num_workers"}:
+        differ = ", ".join(sorted(strange))
+        raise ValueError(f"{directory}: is no run of these scripts, they differ in {differ}")
     changed = {
         name: value
         for name, value in flags.items()
@@ -96,11 +110,13 @@ def read_run(directory):
             points = events.Scalars(tag)
             curves[tag] = np.array([[p.step for p in points], [p.value for p in points]])
     if "charts/episodic_return" not in curves:
-        return None
+        raise ValueError(f"{directory}: no episode was logged")
     levels = str(flags["num_levels"] or "unlimited")
+    if flags["num_levels"] and flags["start_level"]:
+        levels += f" from {flags['start_level']}"
     name = algorithm(script, dict(changed), flags)
     what = name, flags["distribution_mode"], levels, flags["total_timesteps"]
-    return Run(*what, flags["env_id"], flags["seed"], curves, flags)
+    return Run(*what, flags["env_id"], flags["seed"], curves, flags, directory)
 
 
 def algorithm(script, changed, flags):
@@ -112,9 +128,10 @@ def algorithm(script, changed, flags):
     if changed.get("clip_coef") == 0 and changed.get("kl_penalty") == 1:
         name += "-kl"
         del changed["clip_coef"], changed["kl_penalty"]
-    hard = flags["distribution_mode"] == "hard"
-    if hard:  # published: 4 workers with 64 environments and 4 auxiliary trajectories each
-        workers = flags.get("num_workers", 1)
+    workers = flags.get("num_workers", 1)
+    if flags["distribution_mode"] != "hard":
+        changed |= {"num_workers": workers} if workers > 1 else {}
+    else:  # published: 4 workers with 64 environments and 4 auxiliary trajectories each
         published = {"num_envs": 256 // workers, "minibatch_by": "trajectories"}
         published |= {"aux_minibatch_rollouts": 16 // workers} if script[:3] == "ppg" else {}
         for flag, value in published.items():
@@ -123,26 +140,54 @@ def algorithm(script, changed, flags):
     return " ".join([name, *(f"--{flag.replace('_', '-')} {x}" for flag, x in changed.items())])
 
 
-def published_curve(rows, group, game):
+def published_curve(rows, group, game, played="train"):
     """Steps, mean and deviation between seeds; None if nothing comparable is published."""
     name, mode, levels, _ = group
-    levels = f"{levels}-train" if levels == "200" else levels
+    levels = f"{levels}-{played}" if levels == "200" else levels
     wanted = {"algorithm": name, "mode": mode, "levels": levels, "game": game}
     found = [row for row in rows if all(row[key] == value for key, value in wanted.items())]
     keys = "step", "return_mean", "return_std"
     return np.array([[float(row[key]) for row in found] for key in keys]) if found else None
 
 
+def published_end(steps, values, planned):
+    """Mean of a published curve's last 5 %; None if it ends at other steps than were planned."""
+    if abs(steps[-1] / planned - 1) > 0.05:
+        return None
+    return float(values[steps > 0.95 * steps[-1]].mean())
+
+
+def published_mean(rows, group):
+    """The published mean normalised return of a group's 16 games at its planned steps, or None."""
+    name, mode, levels, planned = group
+    ablation = re.fullmatch(r"ppg --([en]-(?:pi|aux)) (\d+)", name)
+    if ablation and (mode, levels) == ("hard", "unlimited"):
+        wanted = ablation[1].replace("-", "_"), ablation[2]
+        found = published("published_ablations")
+        found = [row for row in found if (row["parameter"], row["value"]) == wanted]
+        keys = "step", "mean_normalised_return"
+        points = np.array([[float(row[key]) for row in found] for key in keys])
+        return published_end(*points, planned) if found else None
+    curves = [published_curve(rows, group, game) for game in GAMES]
+    if any(curve is None for curve in curves):
+        return None
+    ends = [published_end(*curve[:2], planned) for curve in curves]
+    if None in ends:
+        return None
+    pairs = zip(ends, GAMES, strict=True)
+    return float(np.mean([normalised(end, game, mode) for end, game in pairs]))
+
+
 def by_game(runs):
-    """Group -> game -> finished runs, one of each seed; and what was left out, in words."""
+    """Group -> game -> finished runs, the first of each seed; and what was left out, in words."""
     groups, left_out = defaultdict(lambda: defaultdict(list)), []
     for run in runs:
-        who = f"{' '.join(map(str, run.group))} {run.game} seed {run.seed}"
+        who = f"{run.directory}: {' '.join(map(str, run.group))} {run.game} seed {run.seed}"
         others = groups[run.group][run.game] if run.group in groups else []
         if run.curves["charts/episodic_return"][0][-1] < run.steps:
-            left_out.append(f"{who}: unfinished")
+            left_out.append(f"{who}: is unfinished")
         elif run.seed in [other.seed for other in others]:
-            left_out.append(f"{who}: a second run")
+            left_out.append(f"{who}: is another run of the same")
         else:
             groups[run.group][run.game].append(run)
     return groups, left_out
@@ -182,6 +227,9 @@ def final_rows(groups, rows):
             if all("charts/test_episodic_return" in run.curves for run in runs):
                 finals = [run.final("charts/test_episodic_return") for run in runs]
                 row["return on all levels"] = float(np.mean(finals))
+                curve = published_curve(rows, group, game, "test") if group[2] == "200" else None
+                end = None if curve is None else published_end(*curve[:2], group[3])
+                row |= {} if end is None else {"published on all levels": end}
             row["steps/s"] = float(np.median([run.curves["charts/SPS"][1][-1] for run in runs]))
             result.append(row)
     return result
@@ -201,7 +249,7 @@ def overall_mean(*games):
     return np.mean(np.concatenate(games))
 
 
-def aggregates(groups, seed):
+def aggregates(groups, rows, seed):
     """Means over the 16 games with 95 % intervals, resampling the seeds of each game."""
     result = []
     for group, games in sorted(groups.items()):
@@ -219,6 +267,8 @@ def aggregates(groups, seed):
         finals = {game: np.array([run.final() for run in games[game]]) for game in GAMES}
         scores = [normalised(finals[game], game, group[1]) for game in GAMES]
         row["seeds"] = numbers.pop()
+        if (end := published_mean(rows, group)) is not None:
+            row["published mean"] = end
         statistics = {"mean": overall_mean, "IQM": iqm, "optimality gap": optimality_gap}
         for name, statistic in statistics.items():
             row[name] = float(statistic(*scores))
@@ -232,17 +282,29 @@ def aggregates(groups, seed):
     return result
 
 
+def running_mean(steps, values, window):
+    """Mean of the values at the steps in (s - window, s], for each step s from `window` on."""
+    means = [values[(steps > s - window) & (steps <= s)].mean() for s in steps if s >= window]
+    return steps[steps >= window], np.array(means)
+
+
 def efficiency(groups):
-    """Steps that each group needs for the final return of PPO at the same mode and levels."""
+    """Steps that each group needs for the final return of PPO at the same mode and levels.
+
+    A single point, of 100 episodes, would reach it by chance, and the first ones are of the
+    shortest episodes: so both are means over a tenth of the planned steps, PPO's, too.
+    """
     result = []
     for (name, mode, levels, planned), games in sorted(groups.items()):
         baseline = groups.get(("ppo", mode, levels, planned), {})
-        for game in sorted(set(games) & set(baseline)) if name != "ppo" else []:
-            goal = np.mean([run.final() for run in baseline[game]])
-            steps, values = mean_curve(games[game])
-            reached = np.flatnonzero(values >= goal)
+        if groups.keys() <= {("ppo", mode, levels, planned)}:
+            continue  # nothing to compare it with
+        for game in sorted(set(games) & set(baseline)):
+            goal = running_mean(*mean_curve(baseline[game]), 0.1 * planned)[1][-1]
+            steps, means = running_mean(*mean_curve(games[game]), 0.1 * planned)
+            reached = np.flatnonzero(means >= goal)
             row = {"algorithm": name, "mode": mode, "levels": levels, "game": game}
-            row |= {"PPO's return": float(goal), "PPO's steps": f"{planned:,}"}
+            row |= {"PPO's return": float(goal), "of": f"{planned:,}"}
             row["steps"] = f"{int(steps[reached[0]]):,}" if len(reached) else "not reached"
             result.append(row)
     return result
@@ -265,7 +327,8 @@ def draw_game(axes, game, groups, rows):
         curve = published_curve(rows, group, game)
         if curve is not None:
             x, mean, deviation = curve[:, curve[0] <= 1.05 * steps[-1]]
-            axes.plot(x, mean, "--", color=colour, lw=1.2, label="published, mean of 3 seeds")
+            label = f"{name}, published, mean of 3 seeds"
+            axes.plot(x, mean, "--", color=colour, lw=1.2, label=label)
             axes.fill_between(x, mean - deviation, mean + deviation, color=colour, alpha=0.15, lw=0)
     axes.set(title=game, xlabel="steps", ylabel="return, last 100 episodes")
 
@@ -289,6 +352,7 @@ def draw(groups, rows, out):
         handles = {}
         for cell in cells.flat:
             handles |= dict(zip(*cell.get_legend_handles_labels()[::-1], strict=True))
+        grid.suptitle(f"{mode} levels", fontsize=20)
         grid.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
         grid.savefig(out / f"all_{mode}.png", dpi=80)
         plt.close(grid)
@@ -314,12 +378,20 @@ def draw_ablations(out):
 
 def main(args):
     directories = sorted({file.parent for root in args.runs for file in root.rglob("args.json")})
-    runs = [read_run(directory) for directory in tqdm(directories, desc="runs", disable=None)]
-    runs = [run for run in runs if run]
+    runs, no_runs = [], []
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        sys.exit(f"report: --out {args.out}: {error.strerror}")
+    for directory in tqdm(directories, desc="runs", disable=None):
+        try:
+            runs.append(read_run(directory))
+        except ValueError as error:
+            no_runs.append(str(error))
     if not runs:
-        sys.exit(f"report: no run with a finished episode below {', '.join(map(str, args.runs))}")
+        places = ", ".join(map(str, args.runs)) or "nothing: name directories of runs"
+        sys.exit("\n".join([*no_runs, f"report: no run with a finished episode below {places}"]))
     (groups, left_out), rows = by_game(runs), published("published_curves")
-    args.out.mkdir(parents=True, exist_ok=True)
     with open(args.out / "curves.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([*[f.name for f in fields(Run)][:6], "tag", "step", "value"])
@@ -330,12 +402,14 @@ def main(args):
                     row = [*who, tag.removeprefix("charts/"), int(step), f"{value:.7g}"]
                     writer.writerow(row)
     (args.out / "runs.json").write_text(json.dumps([run.flags for run in runs], indent=1) + "\n")
-    report = {"final": final_rows(groups, rows), "over 16 games": aggregates(groups, args.seed)}
+    report = {"final": final_rows(groups, rows)}
+    report["over 16 games"] = aggregates(groups, rows, args.seed)
     report["steps to PPO's final return"] = efficiency(groups)
-    report["left out"] = [{"run": words} for words in left_out]
+    report["left out"] = [{"run": words} for words in no_runs + left_out]
     draw(groups, rows, args.out / "figures")
     (args.out / "report.json").write_text(json.dumps(report, indent=2) + "\n")
-    text = "# Report\n"
+    explained = (__doc__ or "").strip().split("\n\n")[-2:]
+    text = "\n\n".join(["# Report", *explained]) + "\n"
     for title, part in report.items():
         body = table(part) if part else "Nothing."
         text += f"\n## {title[0].upper()}{title[1:]}\n\n{body}\n"

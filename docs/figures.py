@@ -267,6 +267,14 @@ def published_curves(algorithms, mode="hard"):
     return {key: np.array(points).T for key, points in curves.items()}
 
 
+def draw_band(axes, curve, colour, label, style="-"):
+    """A mean against steps, with the deviation between seeds around it."""
+    steps, mean, deviation = curve
+    axes.plot(steps / 1e6, mean, style, color=colour, lw=1.3, label=label)
+    low, high = mean - deviation, mean + deviation
+    axes.fill_between(steps / 1e6, low, high, color=colour, alpha=0.25, lw=0)
+
+
 def published_games(flags):
     """PPO and PPG on the 16 games, as published."""
     curves = published_curves(["ppo", "ppg"])
@@ -274,11 +282,7 @@ def published_games(flags):
     figure, cells = plt.subplots(4, 4, figsize=(8.2, 7.6))
     for game, axes in zip(games, cells.flat, strict=True):
         for algorithm, colour in ("ppo", POLICY), ("ppg", AUX):
-            steps, mean, deviation = curves[algorithm, game]
-            axes.plot(steps / 1e6, mean, color=colour, lw=1.3, label=algorithm.upper())
-            axes.fill_between(
-                steps / 1e6, mean - deviation, mean + deviation, color=colour, alpha=0.25, lw=0
-            )
+            draw_band(axes, curves[algorithm, game], colour, algorithm.upper())
         axes.set_title(game)
         axes.tick_params(labelsize=8)
     figure.supxlabel("million steps, hard levels", fontsize=10)
@@ -345,10 +349,9 @@ def draw_ours(axes, curves, colour, label):
 def band(axes, game, mode, last, label):
     """The published PPO's mean and deviation between seeds, as far as `last`; and these numbers."""
     curve = published_curves(["ppo"], mode)["ppo", game]
-    steps, mean, deviation = curve[:, curve[0] <= 1.02 * last]
-    axes.plot(steps / 1e6, mean, "--", color=GREY, label=label)
-    axes.fill_between(steps / 1e6, mean - deviation, mean + deviation, color=GREY, alpha=0.3, lw=0)
-    return steps, mean, deviation
+    curve = curve[:, curve[0] <= 1.02 * last]
+    draw_band(axes, curve, GREY, label, "--")
+    return curve
 
 
 def our_hard(flags):
@@ -371,28 +374,42 @@ def our_hard(flags):
     return svg(figure, "our_hard", alt)
 
 
-def our_minibatches(flags):
-    """Both values of --minibatch-by, a cell for each game."""
-    runs = our_runs("minibatch_by")
+def easy_games(name, labels):
+    """Our runs on easy levels, a cell for each game; the end of each curve in words.
+
+    `labels` gives a label and a colour to each algorithm of benchmark/results/name.
+    """
+    runs = our_runs(name)
     games = sorted({game for _, game in runs}, reverse=True)
-    figure, cells = plt.subplots(1, len(games), figsize=(7.4, 2.8), squeeze=False)
+    figure, cells = plt.subplots(1, len(games), figsize=(7.4, 3), squeeze=False)
     said = []
     for game, axes in zip(games, cells.flat, strict=True):
-        for (algorithm, other), curves in sorted(runs.items()):
-            if other == game:
-                trajectories = "trajectories" in algorithm
-                label = "trajectories" if trajectories else "steps"
-                draw_ours(axes, curves, VALUE if trajectories else POLICY, label)
-                final = np.mean([curve[1][-1] for curve in curves])
+        here = {algorithm: curves for (algorithm, x), curves in runs.items() if x == game}
+        for algorithm, (label, colour) in labels.items():
+            if algorithm in here:
+                draw_ours(axes, here[algorithm], colour, label)
+                final = np.mean([curve[1][-1] for curve in here[algorithm]])
                 said.append(f"{game}, {label}: {final:.2f}")
-        last = max(curve[0][-1] for (_, x), y in runs.items() if x == game for curve in y)
+        last = max(curve[0][-1] for curves in here.values() for curve in curves)
         band(axes, game, "easy", last, "train-procgen, 3 seeds")
-        title = f"PPO, {game}, easy, {last:,.0f} steps"
-        axes.set(title=title, xlabel="million steps", ylabel="return")
+        axes.set(title=f"{game}, easy, {last:,.0f} steps", xlabel="million steps", ylabel="return")
         axes.legend()
-    return svg(
-        figure, "our_minibatches", f"Return at the end by --minibatch-by: {'; '.join(said)}."
-    )
+    return figure, "; ".join(said)
+
+
+def our_easy(flags):
+    """PPO and PPG with settings for a CPU."""
+    labels = {"ppo": ("PPO", POLICY), "ppg-single --n-pi 8": ("PPG", AUX)}
+    figure, said = easy_games("laptop", labels)
+    return svg(figure, "our_easy", f"Return at the end of a million steps: {said}.")
+
+
+def our_minibatches(flags):
+    """Both values of --minibatch-by."""
+    labels = {"ppo": ("steps", POLICY)}
+    labels |= {"ppo --minibatch-by trajectories": ("trajectories", VALUE)}
+    figure, said = easy_games("minibatch_by", labels)
+    return svg(figure, "our_minibatches", f"Return of PPO at the end by --minibatch-by: {said}.")
 
 
 def broken_runs():
@@ -427,7 +444,7 @@ def broken(name, run, healthy, tags):
 
 
 DRAWINGS = [timeline, networks, clip, gae, memory, published_games, published_ablations]
-DRAWINGS += [our_hard, our_minibatches]
+DRAWINGS += [our_hard, our_easy, our_minibatches]
 
 
 def all_drawings(flags):

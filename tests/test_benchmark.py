@@ -82,12 +82,24 @@ def test_slurm_submits_one_task_per_job():
 TINY = "--num-envs 4 --num-steps 8 --num-minibatches 4 --no-bf16 --total-timesteps"
 
 
+def start(command, env, folder):
+    """A process as from a terminal: a group of its own, which listens to Ctrl-C."""
+
+    def listen():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    out = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=env, cwd=folder, start_new_session=True, preexec_fn=listen, **out
+    )
+
+
 @pytest.mark.slow
 def test_experiment_is_interrupted_and_goes_on(tmp_path):
     """The first of two jobs is stopped by Ctrl-C; started again, both get finished."""
     env = ENV | dict(RUNS_DIR=str(tmp_path / "runs"), FLAGS=f"{TINY} 2000 --checkpoint-interval 1")
     command = ["sh", str(BENCHMARK / "laptop.sh")]
-    process = subprocess.Popen(command, env=env, cwd=tmp_path, start_new_session=True)
+    process = start(command, env, tmp_path)
     log = tmp_path / "runs" / "laptop" / "ppo" / "starpilot" / "1" / "log.txt"
     while not (log.exists() and "step 64," in log.read_text()):
         assert process.poll() is None
@@ -106,7 +118,10 @@ def test_experiment_is_interrupted_and_goes_on(tmp_path):
         assert len(list((job / "runs").iterdir())) == 1
         assert not list(job.glob("runs/*/auxiliary_*"))
     third = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
-    assert third.returncode == 0 and not third.stdout
+    assert third.returncode == 0 and third.stdout.count(": finished\n") == 2
+    other = env | dict(FLAGS=f"{TINY} 4000 --checkpoint-interval 1")
+    fourth = subprocess.run(command, env=other, cwd=tmp_path, capture_output=True, text=True)
+    assert fourth.returncode == 1 and fourth.stderr.count("was begun with other flags") == 2
 
 
 def test_failed_jobs_are_listed(tmp_path):
@@ -118,6 +133,119 @@ def test_failed_jobs_are_listed(tmp_path):
     failed = result.stderr[result.stderr.index("failed:") :].split()[1:]
     assert failed == ["laptop/ppo/starpilot/1", "laptop/ppg/starpilot/1"]
     assert "--num-envs 0: must be" in result.stderr
+
+
+def fake_python(folder, program):
+    """Settings with an interpreter that runs this program instead of a script."""
+    file = folder / "python"
+    file.write_text(f"#!{sys.executable}\nimport os, signal, subprocess, sys, time\n{program}")
+    file.chmod(0o755)
+    return ENV | dict(PYTHON=str(file), RUNS_DIR=str(folder / "runs"), SEEDS="1", GAMES="maze")
+
+
+def test_old_interruption_is_not_taken_for_a_new_one(tmp_path):
+    """A job that was interrupted once, and now fails: the jobs after it are run."""
+    env = fake_python(
+        tmp_path,
+        """
+if os.path.exists("again"):
+    print("truncated")
+    sys.exit(2)
+open("again", "w")
+print("stopped; to go on: ...")
+sys.exit(143)
+""",
+    )
+    command = ["sh", str(BENCHMARK / "laptop.sh")]
+    job, second = tmp_path / "runs/laptop/ppo/maze/1", tmp_path / "runs/laptop/ppg/maze/1"
+    first = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert first.returncode == 130 and not second.exists() and "failed:" not in first.stderr
+    again = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert f"{job}: ended with status 2: truncated" in again.stderr and second.exists()
+    alone = subprocess.run([*command, "--job", "0"], env=env, capture_output=True, text=True)
+    assert alone.returncode == 2  # and slurm.sh does not queue it again
+
+
+LISTENER = """
+def note(*_):
+    print("the run ends after this iteration", flush=True)
+    signal.signal(signal.SIGINT, end)
+    signal.signal(signal.SIGUSR1, end)
+
+def end(*_):
+    print("ended at once", flush=True)
+    os._exit(9)
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+print("step", flush=True)
+time.sleep(float(sys.argv[-1]))
+signal.signal(signal.SIGINT, note)
+signal.signal(signal.SIGUSR1, note)
+print("listens", flush=True)
+time.sleep(14)
+print("stopped; to go on: ...", flush=True)
+"""
+AS_TORCHRUN = """
+if "torch.distributed.run" in sys.argv:
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
+    more = dict(start_new_session=True)
+    workers = [subprocess.Popen([sys.argv[0], sys.argv[-1]], **more) for _ in range(4)]
+    for worker in workers:
+        worker.wait()
+    print(60 * "about a worker that failed\\n")
+    sys.exit(1)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "workers", "late", "number", "to_all"),
+    [
+        ("ppo_easy.sh", 1, 0, signal.SIGINT, True),  # Ctrl-C reaches the run, too
+        ("ppo_easy.sh", 1, 3, signal.SIGINT, True),  # which does not listen yet
+        ("ppo_easy.sh", 1, 0, signal.SIGTERM, False),
+        ("ppo_hard.sh", 4, 0, signal.SIGTERM, False),
+        ("ppo_hard.sh", 4, 0, signal.SIGUSR1, True),
+    ],
+)
+def test_signal_reaches_the_run_once(script, workers, late, number, to_all, tmp_path):
+    """Whoever gets it, whether or not the run listens already, with torchrun in between or not."""
+    env = fake_python(tmp_path, AS_TORCHRUN + LISTENER + "sys.exit(128 + 10)")
+    process = start(
+        ["sh", str(BENCHMARK / script)], env | dict(WORKERS=str(workers), FLAGS=str(late)), tmp_path
+    )
+    log = tmp_path / "runs" / script.removesuffix(".sh") / "ppo" / "maze" / "1" / "log.txt"
+    sign = "step" if late else "listens"
+    while not (log.exists() and log.read_text().count(sign) == workers):
+        assert process.poll() is None
+        time.sleep(0.1)
+    (os.killpg if to_all else os.kill)(process.pid, number)
+    _, stderr = process.communicate(timeout=40)
+    assert process.returncode == 130 and "failed:" not in stderr
+    text = log.read_text()
+    assert text.count("the run ends after this iteration") == workers
+    assert "ended at once" not in text and text.count("to go on") == workers
+
+
+def test_settings_that_cannot_be(tmp_path):
+    script = str(BENCHMARK / "ppo_hard.sh")
+    for settings, flags, said in (
+        (dict(WORKERS="3"), [], "WORKERS=3: must be 1, 2, 4, 8 or 16"),
+        (dict(SEEDS=" "), [], "GAMES or SEEDS is empty"),
+        ({}, ["--job", "abc"], "--job abc: must be a number"),
+        ({}, ["--job"], "must be a number"),
+        (dict(GAMES="maze", SEEDS="1"), ["--job", "1"], "there is no job 1, the last is 0"),
+    ):
+        env = ENV | dict(RUNS_DIR=str(tmp_path / "runs")) | settings
+        result = subprocess.run(
+            ["sh", script, *flags], env=env, cwd=tmp_path, capture_output=True, text=True
+        )
+        assert result.returncode == 2 and said in result.stderr and result.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+    link = tmp_path / "linked"
+    link.symlink_to(BENCHMARK)
+    assert dry_run(link / "ppo_hard.sh") == dry_run(BENCHMARK / "ppo_hard.sh")
 
 
 # ------------------------------------------------------------------------------------- Evaluation
@@ -191,6 +319,11 @@ def test_evaluate_plays_and_films(module, programs, tmp_path, monkeypatch):
     report = json.loads((run_dir / "evaluation.json").read_text())
     assert [row["levels"] for row in report["levels"]] == ["training levels", "unseen levels"]
     assert [row["episodes"] for row in report["levels"]] == [5, 5]
+    checkpoint = run_dir / "checkpoint.0.pt"
+    checkpoint.rename(run_dir / "previous.0.pt")
+    checkpoint.write_bytes(b"damaged")
+    assert subprocess.run([*command, "--episodes", "2"], env=ENV, capture_output=True).returncode
+    subprocess.run([*command, "--episodes", "2", "--previous"], env=ENV, check=True)
     wrong = subprocess.run([*command[:2], "nothing"], env=ENV, capture_output=True, text=True)
     assert wrong.returncode == 1 and wrong.stderr.count("\n") == 1
 
@@ -235,11 +368,34 @@ def test_report_compares_like_with_like(programs, tmp_path):
     fake_run(tmp_path / "runs", ppo_procgen, "coinrun", 1, curve[:2])
     fake_run(tmp_path / "runs", ppo_procgen, "coinrun", 1, curve, minibatch_by="trajectories")
     fake_run(tmp_path / "runs", ppo_procgen, "coinrun", 1, curve, **HARD | dict(num_envs=64))
+    fake_run(tmp_path / "runs", ppo_procgen, "coinrun", 2, curve, num_workers=2)
+    levels = dict(num_levels=200, start_level=50)
+    fake_run(tmp_path / "runs", ppo_procgen, "coinrun", 1, curve, **levels)
+    # No runs: no episode, half of the flags, another version's flags.
+    silent, cut, strange = (tmp_path / "runs" / name for name in ("silent", "cut", "strange"))
+    flags = (tmp_path / "runs" / "0" / "args.json").read_text()
+    texts = {silent: flags, cut: flags[:50], strange: flags.replace("gamma", "gammas")}
+    for folder, text in texts.items():
+        folder.mkdir()
+        (folder / "args.json").write_text(text)
     report.main(report.Args([tmp_path / "runs"], tmp_path / "out"))
     found = json.loads((tmp_path / "out" / "report.json").read_text())
     rows = {(row["algorithm"], row["mode"]): row for row in found["final"]}
-    assert len(found["final"]) == 6 and len(found["left out"]) == 2
+    assert len(found["final"]) == 8
+    assert {
+        (x["algorithm"], x["levels"]) for x in found["final"] if x["levels"] != "unlimited"
+    } == {("ppo", "200 from 50")}
+    left_out = "\n".join(row["run"] for row in found["left out"])
+    for words in (
+        "silent: no episode was logged", "cut: cannot use args.json",
+        "they differ in gamma, gammas",
+        "4: ppo hard unlimited 196608 coinrun seed 1: is another run of the same",
+        "5: ppo hard unlimited 196608 coinrun seed 3: is unfinished",
+    ):  # fmt: skip
+        assert words in left_out, left_out
+    assert len(found["left out"]) == 5
     other = {("ppo --minibatch-by trajectories", "easy"), ("ppo --num-envs 64", "hard")}
+    other |= {("ppo --num-workers 2", "easy")}
     assert set(rows) == {("ppo", "hard"), ("ppg-single", "hard"), ("ppo", "easy")} | other
     ppo = rows["ppo", "hard"]
     assert (ppo["seeds"], ppo["return"], ppo["between seeds"]) == (2, 4.0, 1.0)
@@ -249,7 +405,8 @@ def test_report_compares_like_with_like(programs, tmp_path):
     assert ppo["in the band"] == "yes" and rows["ppg-single", "hard"]["in the band"] == "NO"
     assert all("missing: bigfish" in row["no mean, because"] for row in found["over 16 games"])
     needed = {row["algorithm"]: row for row in found["steps to PPO's final return"]}
-    assert needed["ppg-single"]["steps"] == "not reached" and len(needed) == 3
+    assert needed["ppg-single"]["steps"] == "not reached"
+    assert needed["ppo"]["steps"] == "196,608"
     lines = (tmp_path / "out" / "curves.csv").read_text().splitlines()
     assert "ppo,hard,unlimited,196608,coinrun,2,episodic_return,196608,5" in lines
     figures = {file.name for file in (tmp_path / "out" / "figures").iterdir()}
@@ -274,6 +431,38 @@ def test_band_is_that_of_the_last_tenth(programs, tmp_path):
     assert row["in the band"] == "yes"
 
 
+def test_steps_to_the_final_return_of_ppo(programs):
+    """By running means over 10 of 100 steps: neither the peak of the start nor one point counts."""
+    _, report = programs
+    steps = np.arange(2, 101, 2.0)
+    faster = np.minimum(steps / 5, 12)
+    faster[0], faster[15] = 20, 15
+    groups = {
+        (name, "hard", "unlimited", 100): {
+            "maze": [report.Run(name, "hard", "unlimited", 100, "maze", 1,
+                                {"charts/episodic_return": np.array([steps, values])}, {})]
+        }
+        for name, values in (("ppo", steps / 10), ("ppg", faster))
+    }  # fmt: skip
+    rows = {row["algorithm"]: row for row in report.efficiency(groups)}
+    assert rows["ppo"]["PPO's return"] == pytest.approx(9.6)  # of steps 92 to 100
+    assert rows["ppo"]["steps"] == "100" and rows["ppg"]["steps"] == "52"
+    groups.pop(("ppg", "hard", "unlimited", 100))
+    assert report.efficiency(groups) == []
+
+
+def test_published_means(programs):
+    """As in the paper's figures; for the planned number of steps only."""
+    _, report = programs
+    rows = report.published("published_curves")
+    for name, mean in (("ppo", 0.578), ("ppg", 0.756), ("ppg --n-pi 8", 0.729)):
+        group = name, "hard", "unlimited", 100_000_000
+        assert report.published_mean(rows, group) == pytest.approx(mean, abs=0.002)
+        assert report.published_mean(rows, (*group[:3], 50_000_000)) is None
+    assert report.published_mean(rows, ("ppg", "easy", "unlimited", 25_000_000)) is None
+    assert 0.3 < report.published_mean(rows, ("ppo", "easy", "200", 25_000_000)) < 1
+
+
 def test_means_over_16_games(programs, tmp_path):
     """With all 16 games: against numbers worked out here."""
     _, report = programs
@@ -287,7 +476,7 @@ def test_means_over_16_games(programs, tmp_path):
                        {"charts/episodic_return": np.array([[1.0, 100.0], [0.0, value]])}, {})
             for seed, value in enumerate(finals[game])
         ]  # fmt: skip
-    (row,) = report.aggregates(groups, 0)
+    (row,) = report.aggregates(groups, [], 0)
     lines = (BENCHMARK / "published" / "normalisation.csv").read_text().splitlines()[1:]
     limits = {line.split(",")[0]: [float(x) for x in line.split(",")[1:3]] for line in lines}
     scores = np.sort(
@@ -300,7 +489,7 @@ def test_means_over_16_games(programs, tmp_path):
         low, high = map(float, re.findall(r"-?\d\.\d+", row[f"{name} 95 %"]))
         assert low < row[name] < high
     groups[group]["maze"].pop()
-    assert "unequal" in report.aggregates(groups, 0)[0]["no mean, because"]
+    assert "unequal" in report.aggregates(groups, [], 0)[0]["no mean, because"]
 
 
 @pytest.mark.slow
