@@ -106,7 +106,8 @@ run_job() {
     directory=$RUNS_DIR/$1
     mkdir -p "$directory" && : >>"$directory/log.txt" || return 1
     flags=$(shift; echo "$*")
-    if [ -e "$directory/flags" ] && [ "$flags" != "$(cat "$directory/flags")" ]; then
+    if [ -e "$directory/runs" ] && [ -e "$directory/flags" ] && [ "$flags" != "$(cat "$directory/flags")" ]
+    then
         echo "$directory: was begun with other flags: $(cat "$directory/flags"); use another RUNS_DIR" >&2
         return 1
     fi

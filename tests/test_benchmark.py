@@ -133,6 +133,11 @@ def test_failed_jobs_are_listed(tmp_path):
     failed = result.stderr[result.stderr.index("failed:") :].split()[1:]
     assert failed == ["laptop/ppo/starpilot/1", "laptop/ppg/starpilot/1"]
     assert "--num-envs 0: must be" in result.stderr
+    again = subprocess.run(  # of which no run is left, so that the flags may be corrected
+        ["sh", str(BENCHMARK / "laptop.sh"), "--job", "0"], env=env | dict(FLAGS="--num-envs -1"),
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "--num-envs -1: must be" in again.stderr
 
 
 def fake_python(folder, program):
