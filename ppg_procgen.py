@@ -198,7 +198,7 @@ class Args:
     e_pi: Count = 1
     """epochs of the policy over each rollout (E_pi; paper: 1)"""
     e_v: Count = 1
-    """epochs of the value function over each rollout (E_V; paper: 1)"""
+    """epochs of the value function over each rollout (E_V; paper: 1); its own, unless E_V = E_pi"""
     e_aux: Number = 6
     """epochs of the auxiliary phase (E_aux; paper: 6); 0 = no auxiliary phase"""
     beta_clone: Coefficient = 1.0
@@ -1382,13 +1382,14 @@ def train(args):
 
     for iteration in range(counters["iteration"] + 1, num_iterations + 1):
         # -------------------------------------------------------------------- Auxiliary phase
-        # On the N_pi iterations before this one; so there is none after the last.
+        # After every N_pi iterations; before the next rollout, so that none follows the last one.
         if aux_buffer and aux_buffer.phases < (iteration - 1) // args.n_pi:
             buffer = {"obs": aux_buffer.obs, "returns": aux_buffer.returns}
             buffer["old_logits"] = old_policy_logits(agent, buffer, args, tick)
             for aux_epoch in range(1, args.e_aux + 1):
                 metrics = auxiliary_epoch(agent, optimizers["aux"], buffer, args, tick)
-                x = global_step + min(aux_epoch, batch_size - 1)  # its own, before the next one's
+                # No steps are made here: in the log, epoch k stands k steps after the last rollout.
+                x = global_step + min(aux_epoch, batch_size - 1)
                 log(writer, means(metrics, "losses/aux/"), agent, x)
                 report(progress, f"step {global_step:,}, auxiliary epoch {aux_epoch}")
                 # Abandoned: the last checkpoint is the one before this phase.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Held-out levels beside the training: 200 easy levels and 25 million steps, 500 hard ones and 200
-# million, as in the Procgen paper.
+# million, as in the Procgen paper; the easy ones with the encoder in bfloat16.
 # Settings and flags: see jobs.sh.
 . "$(dirname "$0")/jobs.sh"
 EXPERIMENT=generalisation

@@ -12,7 +12,8 @@
 # Settings, as environment variables:
 #   GAMES     names, or the 16 of Procgen        SEEDS     numbers (default: 1 2 3)
 #   GPUS      numbers; one job runs on each      RUNS_DIR  where the runs go (default: runs)
-#   FLAGS     more flags for every run           PYTHON    the interpreter (default: python3)
+#   VARIANTS  names, or all of the experiment    PYTHON    the interpreter (default: python3)
+#   FLAGS     more flags for every run, after the experiment's own, which they override
 #   WORKERS   processes of a run, which share the 256 environments of the hard levels: 1, 2, 4, 8 or 16
 set -eu
 root=$(cd -P "$(dirname "$0")/.." && pwd)
@@ -52,6 +53,7 @@ jobs() {
         for seed in $SEEDS; do
             printf '%s\n' "$variants" | while read -r name script flags; do
                 [ -n "$name" ] || continue
+                case " ${VARIANTS:-$name} " in *" $name "*) ;; *) continue ;; esac
                 echo "$EXPERIMENT/$name/$game/$seed $script --env-id $game --seed $seed $flags ${FLAGS:-}"
             done
         done
@@ -99,7 +101,13 @@ ask_later() {
     (sleep 5; kill -s USR2 "$me") >/dev/null 2>&1 &
 }
 
-# Runs a job unless it is finished. Its status is that of the run: 130, 138 or 143 if a signal ended it.
+# Whether a status is that of a run which a signal has asked to end. (Its number depends on the system.)
+interrupted() {
+    [ "$1" -gt 128 ] || return 1
+    case $(kill -l "$1") in INT | TERM | USR1) ;; *) return 1 ;; esac
+}
+
+# Runs a job unless it is finished. Its status is that of the run.
 run_job() {
     # shellcheck disable=SC2086 # a line of words
     set -- $1
@@ -135,9 +143,8 @@ run_job() {
         rm -f "$directory"/runs/*/auxiliary_* # needed only to go on
         return 0
     fi
-    # torchrun ends with 1 whatever ended its workers.
-    if [ "$WORKERS" != 1 ] && tail -c "+$((logged + 1))" "$directory/log.txt" | grep -q "stopped; to go on"
-    then
+    # torchrun ends with 1 whatever ended its workers: 143 is SIGTERM's.
+    if [ "$WORKERS" != 1 ] && tail -c "+$((logged + 1))" "$directory/log.txt" | grep -q "stopped; "; then
         status=143
     fi
     echo "$directory: ended with status $status: $(tail -n 1 "$directory/log.txt")" >&2
@@ -151,11 +158,8 @@ run_share() {
         [ ! -e "$stop" ] || break
         status=0
         run_job "$line" </dev/null 3<&- || status=$?
-        case $status in
-        0) ;;
-        130 | 138 | 143) : >"$stop" ;;
-        *) echo "${line%% *}" >>"$failed" ;;
-        esac
+        [ "$status" != 0 ] || continue
+        if interrupted "$status"; then : >"$stop"; else echo "${line%% *}" >>"$failed"; fi
     done 3<<EOF
 $(jobs | awk -v n="$2" -v k="$3" 'NR % n == k')
 EOF
@@ -165,11 +169,11 @@ run_jobs() {
     # With several workers, each has a share of the environments, which only `hard` sees to.
     others=$(printf '%s\n' "$variants" | grep . | grep -vc -e "$hard" || true)
     if [ "$WORKERS" != 1 ] && { [ "$others" != 0 ] || [ -n "$GPUS" ]; }; then
-        echo "$0: WORKERS is for experiments on hard levels, without GPUS" >&2
+        echo "$0: WORKERS is for experiments on hard levels; the setting GPUS must then be empty" >&2
         exit 2
     fi
     count=$(jobs | wc -l)
-    [ "$count" -gt 0 ] || { echo "$0: no jobs: GAMES or SEEDS is empty" >&2; exit 2; }
+    [ "$count" -gt 0 ] || { echo "$0: no jobs: GAMES or SEEDS is empty, or VARIANTS names none" >&2; exit 2; }
     case ${1:-} in
     --dry-run)
         jobs | while read -r line; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Minibatches of single steps or of whole trajectories, with 64 environments: the default of
-# --minibatch-by was chosen by these runs. Settings and flags: see jobs.sh.
+# Minibatches of single steps or of whole trajectories, with 64 environments: a check of the default
+# of --minibatch-by. Settings and flags: see jobs.sh.
 GAMES=${GAMES:-starpilot fruitbot}
 SEEDS=${SEEDS:-1 2}
 . "$(dirname "$0")/jobs.sh"

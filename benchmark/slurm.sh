@@ -5,6 +5,7 @@
 # again and goes on from there. Settings (GAMES, SEEDS, RUNS_DIR, ...) as in jobs.sh; WORKERS=4 on GPUs
 # needs --gres=gpu:4.
 set -eu
+# 138 and 143 are a shell's words for "ended by" SIGUSR1 and SIGTERM.
 script=${1:?give the script of an experiment, such as benchmark/ppg_easy.sh}
 shift
 count=$(sh "$script" --count)

@@ -288,7 +288,7 @@ def published_games(flags):
     figure.supxlabel("million steps, hard levels", fontsize=10)
     figure.supylabel("return", fontsize=10)
     figure.legend(*cells[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
-    alt = "Published returns of PPO and PPG on 16 games against steps: PPG is above PPO in most."
+    alt = "Published returns of PPO and PPG on 16 games against steps: PPG ends above PPO in all."
     return svg(figure, "published_games", alt)
 
 

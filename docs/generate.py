@@ -260,7 +260,14 @@ def start_page():
         if (row["mode"], row["algorithm"], row["game"]) == ("easy", "ppo", "starpilot")
     )
     steps = runs[0]["episodic_return"][-1][0]
+    (longer,) = (
+        run
+        for (algorithm, game, _), run in figures.results("laptop").items()
+        if (algorithm, game) == ("ppo", "starpilot")
+    )
     return {
+        "longer_look": f"{final_return(longer):.1f}",
+        "longer_look_steps": f"{longer['episodic_return'][-1][0]:,}",
         "laptop_sps": f"{row['steps/s']:.0f}",
         "laptop_minutes": f"{steps / row['steps/s'] / 60:.0f}",
         "first_look": " and ".join(f"{x:.1f}" for x in finals),

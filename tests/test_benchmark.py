@@ -238,6 +238,7 @@ def test_settings_that_cannot_be(tmp_path):
     for settings, flags, said in (
         (dict(WORKERS="3"), [], "WORKERS=3: must be 1, 2, 4, 8 or 16"),
         (dict(SEEDS=" "), [], "GAMES or SEEDS is empty"),
+        (dict(VARIANTS="pp"), [], "VARIANTS names none"),
         ({}, ["--job", "abc"], "--job abc: must be a number"),
         ({}, ["--job"], "must be a number"),
         (dict(GAMES="maze", SEEDS="1"), ["--job", "1"], "there is no job 1, the last is 0"),
@@ -248,6 +249,8 @@ def test_settings_that_cannot_be(tmp_path):
         )
         assert result.returncode == 2 and said in result.stderr and result.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
+    only = dry_run(BENCHMARK / "laptop.sh", VARIANTS="ppg", GAMES="maze", SEEDS="1 2")
+    assert len(only) == 2 and all("ppg_procgen.py" in line for line in only)
     link = tmp_path / "linked"
     link.symlink_to(BENCHMARK)
     assert dry_run(link / "ppo_hard.sh") == dry_run(BENCHMARK / "ppo_hard.sh")
@@ -408,6 +411,8 @@ def test_report_compares_like_with_like(programs, tmp_path):
     # tenth; the next test has more of them.
     assert (ppo["at step"], ppo["ours"], ppo["published"]) == ("196,608", 4.0, 3.9506)
     assert ppo["in the band"] == "yes" and rows["ppg-single", "hard"]["in the band"] == "NO"
+    easy = {row["in the band"] for row in found["final"] if "in the band" in row} - {"yes", "NO"}
+    assert easy == {"another recipe"} and "in the band" not in rows["ppo --num-envs 64", "hard"]
     assert all("missing: bigfish" in row["no mean, because"] for row in found["over 16 games"])
     needed = {row["algorithm"]: row for row in found["steps to PPO's final return"]}
     assert needed["ppg-single"]["steps"] == "not reached"
