@@ -1083,12 +1083,15 @@ class AuxiliaryBuffer:
             return f"--resume {args.resume}: kept no auxiliary buffer, it had planned no phase"
         state = checkpoint["auxiliary_buffer"]
         due = np.arange(args.n_pi * state["phases"] + 1, state["last_iteration"] + 1)
-        for name in ("obs", "returns", "iterations") if len(due) else ():
+        if not len(due):
+            return ""
+        for name in "obs", "returns", "iterations":
             path, shape, dtype = AuxiliaryBuffer.file(name, args, args.resume)
             if not path.exists() or path.stat().st_size != math.prod(shape) * dtype.itemsize:
                 return f"{path}: is missing or cut; a part of the auxiliary buffer"
-        slots = (due - 1) % args.n_pi
-        if len(due) and (np.fromfile(path, dtype=np.int64)[slots] != due).any():
+        path, _, dtype = AuxiliaryBuffer.file("iterations", args, args.resume)
+        held = torch.from_file(str(path), size=args.n_pi, dtype=dtype).numpy()
+        if (held[(due - 1) % args.n_pi] != due).any():
             return f"{path}: rollouts of the auxiliary buffer have been overwritten"
         return ""
 
