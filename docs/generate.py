@@ -278,24 +278,16 @@ def start_page():
 
 
 def curve_ranges():
-    """Tag -> (mean of the first values, where, 5 % and 95 % of all values) in our runs.
-
-    Of the runs on Procgen; what none of them logged is from the healthy run on the small game.
-    """
-    first, later, where = defaultdict(list), defaultdict(list), {}
+    """Tag -> (mean of the first values, 5 % and 95 % of all later ones) in our runs on Procgen."""
+    first, later = defaultdict(list), defaultdict(list)
     folders = sorted(figures.RESULTS.glob("*/curves.csv"))
     for folder in folders:
         for run in figures.results(folder.parent.name).values():
             for tag, points in run.items():
                 first[tag].append(points[0][1])
                 later[tag] += [value for _, value in points[1:]]
-                where[tag] = ""
-    for tag, (_, values) in figures.broken_runs()["healthy"].items():
-        if tag not in first:
-            first[tag], later[tag], where[tag] = [values[0]], list(values[1:]), ", small game"
     return {
-        tag: (statistics.mean(first[tag]), where[tag], *np.quantile(later[tag], [0.05, 0.95]))
-        for tag in first
+        tag: (statistics.mean(first[tag]), *np.quantile(later[tag], [0.05, 0.95])) for tag in first
     }
 
 
@@ -304,8 +296,8 @@ def curves_table():
     same_keys("CURVES", explanations.CURVES, {x for x in logged_names() if x.startswith("losses/")})
     ranges, rows = curve_ranges(), []
     for name, (start, failure, look) in explanations.CURVES.items():
-        mean, where, low, high = ranges[name]
-        seen = f"{mean:.2g}, then {low:.2g} to {high:.2g}{where}"
+        mean, low, high = ranges[name]
+        seen = f"{mean:.2g}, then {low:.2g} to {high:.2g}"
         rows.append([f"`{name.removeprefix('losses/')}`", start, seen, failure, look])
     head = ["`losses/`", "must start at", "in our runs", "a bad sign", "look first at"]
     return markdown_table(head, rows)
