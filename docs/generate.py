@@ -280,8 +280,9 @@ def start_page():
 def curve_ranges():
     """Tag -> (mean of the first values, 5 % and 95 % of all later ones) in our runs on Procgen."""
     first, later = defaultdict(list), defaultdict(list)
-    folders = sorted(figures.RESULTS.glob("*/curves.csv"))
-    for folder in folders:
+    for folder in sorted(figures.RESULTS.glob("*/curves.csv")):
+        if folder.parent.name == "train_procgen":  # other losses
+            continue
         for run in figures.results(folder.parent.name).values():
             for tag, points in run.items():
                 first[tag].append(points[0][1])
@@ -349,10 +350,11 @@ def hard_table():
 
 def easy_table():
     """Our runs on easy levels at equal steps: means over the 100,000 steps before."""
-    runs = {key[:2]: run for key, run in figures.results("laptop").items()}
+    runs = figures.results("laptop") | figures.results("train_procgen")
+    runs = {key[:2]: run for key, run in runs.items()}
     last = min(run["episodic_return"][-1][0] for run in runs.values())
     guide = figures.published_curves(["ppo"], "easy")
-    names = {"ppo": "PPO", "ppg-single --n-pi 8": "PPG"}
+    names = {"ppo": "PPO", "ppg-single --n-pi 8": "PPG", figures.OTHER_RECIPE: "PPO, its recipe"}
     curves = {}
     for game in "starpilot", "fruitbot":
         for algorithm, name in names.items():
