@@ -90,15 +90,17 @@ listeners() {
 # imports its packages. Once it has, it must not get a second signal, which would end it at once.
 ask_to_end() {
     asking=
-    tail -c "+$((logged + 1))" "$directory/log.txt" | grep -q "the run ends after" && return
-    # shellcheck disable=SC2046 # a list of numbers
-    { [ -z "$run" ] || kill -s USR1 $(listeners) 2>/dev/null; } && ask_later
+    if ! tail -c "+$((logged + 1))" "$directory/log.txt" | grep -q "the run ends after"; then
+        # shellcheck disable=SC2046 # a list of numbers
+        if [ -z "$run" ] || kill -s USR1 $(listeners) 2>/dev/null; then ask_later; fi
+    fi
 }
 
 ask_later() {
-    [ -z "$asking" ] || return 0
-    asking=yes
-    (sleep 5; kill -s USR2 "$me") >/dev/null 2>&1 &
+    if [ -z "$asking" ]; then
+        asking=yes
+        (sleep 5; kill -s USR2 "$me") >/dev/null 2>&1 &
+    fi
 }
 
 # Whether a status is that of a run which a signal has asked to end. (Its number depends on the system.)
@@ -125,7 +127,8 @@ run_job() {
     echo "$directory: $command"
     logged=$(wc -c <"$directory/log.txt")
     me=$(exec sh -c 'echo "$PPID"') run= asking=
-    trap ask_later INT TERM USR1 # the run may have got the signal, too
+    # shellcheck disable=SC2086
+    trap ask_later $signals # the run may have got the signal, too
     trap ask_to_end USR2
     (
         [ "$WORKERS" = 1 ] || trap '' USR1 # it would kill torchrun
@@ -154,6 +157,8 @@ run_job() {
 # Runs the jobs of one GPU (all: of a machine without), every n-th from the k-th on.
 run_share() {
     [ "$1" = all ] || export CUDA_VISIBLE_DEVICES="$1"
+    trap '' INT USR1 # one signal only, from the shell below that waits for all shares
+    signals=TERM
     while read -r line <&3; do
         [ ! -e "$stop" ] || break
         status=0
@@ -193,7 +198,7 @@ run_jobs() {
         esac
         line=$(jobs | sed -n "$(($2 + 1))p")
         [ -n "$line" ] || { echo "$0: there is no job $2, the last is $((count - 1))" >&2; exit 2; }
-        status=0
+        status=0 signals="INT TERM USR1"
         run_job "$line" || status=$?
         exit "$status"
         ;;
@@ -211,7 +216,11 @@ run_jobs() {
             shares="$shares $!"
             number=$((number + 1))
         done
-        until wait; do :; done # a signal ends `wait`, not the jobs
+        for share in $shares; do
+            while kill -0 "$share" 2>/dev/null; do # a signal ends `wait`, not the jobs
+                wait "$share" || :
+            done
+        done
         if [ -s "$failed" ]; then
             echo "failed:" >&2
             cat "$failed" >&2
