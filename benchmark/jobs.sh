@@ -86,11 +86,16 @@ listeners() {
     fi
 }
 
+# Whether the run has written this to its log, which may begin with what an earlier one wrote.
+said() {
+    tail -c "+$((logged + 1))" "$directory/log.txt" | grep -q "$1"
+}
+
 # Asks the run to end, and again after 5 s if it has not heard it: it does not listen while it still
 # imports its packages. Once it has, it must not get a second signal, which would end it at once.
 ask_to_end() {
     asking=
-    if ! tail -c "+$((logged + 1))" "$directory/log.txt" | grep -q "the run ends after"; then
+    if ! said "the run ends after"; then
         # shellcheck disable=SC2046 # a list of numbers
         if [ -z "$run" ] || kill -s USR1 $(listeners) 2>/dev/null; then ask_later; fi
     fi
@@ -147,7 +152,7 @@ run_job() {
         return 0
     fi
     # torchrun ends with 1 whatever ended its workers: 143 is SIGTERM's.
-    if [ "$WORKERS" != 1 ] && tail -c "+$((logged + 1))" "$directory/log.txt" | grep -q "stopped; "; then
+    if [ "$WORKERS" != 1 ] && said "stopped; "; then
         status=143
     fi
     echo "$directory: ended with status $status: $(tail -n 1 "$directory/log.txt")" >&2

@@ -415,6 +415,7 @@ def test_report_compares_like_with_like(programs, tmp_path):
     assert easy == {"another recipe"} and "in the band" not in rows["ppo --num-envs 64", "hard"]
     assert all("missing: bigfish" in row["no mean, because"] for row in found["over 16 games"])
     needed = {row["algorithm"]: row for row in found["steps to PPO's final return"]}
+    assert set(needed) == {row["algorithm"] for row in found["final"]}
     assert needed["ppg-single"]["steps"] == "not reached"
     assert needed["ppo"]["steps"] == "196,608"
     lines = (tmp_path / "out" / "curves.csv").read_text().splitlines()
