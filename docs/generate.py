@@ -6,18 +6,20 @@ any more: a hunk of the diff or a scalar without an explanation, or an explanati
 
 import ast
 import difflib
+import importlib
 import json
 import re
 import statistics
 from collections import defaultdict
 from pathlib import Path
 
-import ex07_name_the_bug
 import numpy as np
 
 import explanations
 import figures
 import reference
+
+name_the_bug = importlib.import_module("07_name_the_bug")
 
 ROOT = Path(__file__).parents[1]
 PPO, PPG = ROOT / "ppo_procgen.py", ROOT / "ppg_procgen.py"
@@ -307,7 +309,7 @@ def curves_table():
 def broken_walk():
     """The runs with a known fault, each beside the healthy one, with its explanation."""
     runs = figures.broken_runs()
-    shown = runs.keys() - {"healthy", *ex07_name_the_bug.FAULTS}
+    shown = runs.keys() - {"healthy", *name_the_bug.FAULTS}
     same_keys("BROKEN", explanations.BROKEN, shown)
     text = ""
     for name, (tags, prose) in explanations.BROKEN.items():
@@ -321,7 +323,7 @@ def bugs():
     runs, text = figures.broken_runs(), ""
     tags = ["charts/episodic_return", "losses/entropy", "losses/approx_kl", "losses/value_loss"]
     tags += ["losses/explained_variance", "losses/aux/kl_loss"]
-    for letter, fault in sorted(ex07_name_the_bug.letters().items()):
+    for letter, fault in sorted(name_the_bug.letters().items()):
         drawing = figures.broken(f"Run {letter}", runs[fault], runs["healthy"], tags)
         text += f"**Run {letter}**\n\n{raw_html(drawing)}\n"
     return text

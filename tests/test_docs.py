@@ -126,7 +126,7 @@ def test_faults_can_be_planted(measure):
 @pytest.mark.slow
 def test_faults_show_the_signs_that_the_exercise_names(generate, measure):
     """Run again, each fault of exercise 7 has its sign, and the sound run has none."""
-    exercise = generate.ex07_name_the_bug
+    exercise = generate.name_the_bug
     curves = {
         name: {
             tag.split("/", 1)[1]: np.array([value for _, value in points])

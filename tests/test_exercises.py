@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 EXERCISES = Path(__file__).parents[1] / "docs" / "exercises"
-NAMES = [file.stem for file in sorted(EXERCISES.glob("ex*.py"))]
+NAMES = [file.stem for file in sorted(EXERCISES.glob("[0-9]*.py"))]
 
 
 def load(name):
@@ -81,7 +81,7 @@ def wrong_options(exercise, answers):
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("ex02_clip", 6), ("ex06_old_policy", 9), ("ex08_kl_direction", 10), ("ex09_ablations", 12)],
+    [("02_clip", 6), ("06_old_policy", 9), ("08_kl_direction", 10), ("09_ablations", 12)],
 )
 def test_every_wrong_option_fails_with_one_message(name, count):
     exercise, answers = load(name), answers_of(name)
@@ -121,7 +121,7 @@ WIDTH = 'width = float(game["hard_max"]) - float(game["hard_min"])'
 MEAN = "return math.sqrt(sum(squares)) / len(squares)"
 REPEATED = "Yes, features that predict values help most as long as the policy is bad!"
 MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the check says)]
-    "ex01_gae": [
+    "01_gae": [
         ("gamma * gae_lambda", "gamma", "not by gamma"),
         ("gamma * going_on * next_value", "gamma * next_value", "must not count"),
         ("= values[t], dones[t]", "= values[t], dones[t - 1]", "dones[t + 1] tells"),
@@ -133,11 +133,11 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ("= advantage\n", "= advantage + values[t]\n", "got [3.0], wanted [2.5]: these are A + V"),
         ("1 - next_done", "1 - (next_done or dones[t])", "must not matter"),
     ],
-    "ex03_numbers": [
+    "03_numbers": [
         ("math.log(15)", "math.log2(15)", "nats, not bits"),
         ("e_aux * math.ceil(num_envs", "math.ceil(e_aux * num_envs", "EACH epoch"),
     ],
-    "ex04_joint_loss": [
+    "04_joint_loss": [
         ("kl_divergence(old_logits, logits):", "kl_divergence(logits, old_logits):", "the OLD"),
         (".sum(-1).mean()", ".mean()", "sum over actions"),
         (".sum(-1).mean()", ".sum()", "not their sum"),
@@ -157,7 +157,7 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ("gence(old_logits, logits) ", "gence(old_logits, logits).detach() ", "reaches logits"),
         ("+ L_value", "+ L_value.detach()", "reaches values"),
     ],
-    "ex05_ppg_from_ppo": [
+    "05_ppg_from_ppo": [
         (BUFFER, ROLLED, "WHOLE trajectories"),
         ("_rollouts)", "_rollouts)[:-1]", "5 steps in each of 3 epochs"),
         (PERMUTATION, "torch.arange(len(obs))", "shuffle anew"),
@@ -201,13 +201,13 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ("args.aux_learning_rate", "args.learning_rate", "a step size of its own"),
         ("agent.parameters()", "agent.aux_value_head.parameters()", "all of the agent"),
     ],
-    "ex06_old_policy": [
+    "06_old_policy": [
         ("args.e_aux):\n", 'args.e_aux):\n        buffer["old_logits"] = ppg_procgen.'
          "old_policy_logits(agent, buffer, args)\n", "pi_old still moves"),
         ("metrics += ", "metrics = ", "all gradient steps"),
         ("args)\n    for", "args).roll(1, 0)\n    for", "change nothing else"),
     ],
-    "ex08_kl_direction": [
+    "08_kl_direction": [
         ("KL_OLD_NEW = ", "KL_OLD_NEW = 1 / 2 or ", "the FIRST policy's"),
         ("KL_NEW_OLD = ", "KL_NEW_OLD = 5 / 8 or ", "the FIRST policy's"),
         ("KL_NEW_OLD = ", "KL_NEW_OLD = -1 / 2 or ", "ln of the first minus"),
@@ -226,7 +226,7 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ("ESTIMATE = ", "ESTIMATE = 5 / 16 or ", "square the number"),
         ('NEAR = "equal"', 'NEAR = "nearly"', "NEAR is one of"),
     ],
-    "ex09_ablations": [
+    "09_ablations": [
         ("0.95 * last_step", "0.999 * last_step", "the last row alone"),
         (FINAL_MEAN, f"    return max({RETURNS} for row in rows)\n{FINAL_MEAN}", "the maximum"),
         ("0.95 * last_step", "0 * last_step", "not of the last 5 %"),
@@ -240,7 +240,7 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         (MEAN, "return (sum(squares) / len(squares)) ** 0.5", "varies less than one game"),
         ('"e_aux": 6', '"e_aux": 9', "default of e_aux"),
     ],
-    "ex10_open": [
+    "10_open": [
         ("(0, 3, 6)", "(3,)", "at least two arms"),
         ("(0, 3, 6)", "(3, 2.5)", "refuses the command: "),
         ("python ppg_procgen.py", "ppg", "starts with"),
@@ -287,17 +287,17 @@ def test_likely_mistake_is_named(name, right, wrong, said):
 @pytest.mark.parametrize(
     ("name", "right", "other"),
     [
-        ("ex03_numbers", "math.log(15)", "2.71"),
+        ("03_numbers", "math.log(15)", "2.71"),
         (
-            "ex06_old_policy",
+            "06_old_policy",
             "ppg_procgen.old_policy_logits(agent, buffer, args)",
             'ppg_procgen.torch.stack([agent(o)[0].detach() for o in buffer["obs"]])',
         ),
-        ("ex10_open", "python ppg", "python -u ppg"),
-        ("ex10_open", "python ppg", "/usr/bin/python3 ppg"),
-        ("ex10_open", "python ppg", "CUDA_VISIBLE_DEVICES=0 python ppg"),
-        ("ex10_open", "python ppg", "torchrun --nproc-per-node 4 ppg"),
-        ("ex10_open", "[1, 2, 3]", "range(5)"),
+        ("10_open", "python ppg", "python -u ppg"),
+        ("10_open", "python ppg", "/usr/bin/python3 ppg"),
+        ("10_open", "python ppg", "CUDA_VISIBLE_DEVICES=0 python ppg"),
+        ("10_open", "python ppg", "torchrun --nproc-per-node 4 ppg"),
+        ("10_open", "[1, 2, 3]", "range(5)"),
     ],
 )
 def test_other_solution_passes(name, right, other):
@@ -313,18 +313,18 @@ def test_other_solution_passes(name, right, other):
     ],
 )
 def test_other_plans_are_sound(commands):
-    plan = answers_of("ex10_open")["PLAN"]
+    plan = answers_of("10_open")["PLAN"]
     plan |= {"arms": {command: f"python {command}" for command in commands}}
-    assert not list(complaints(solve(load("ex10_open"), {"PLAN": plan})))
+    assert not list(complaints(solve(load("10_open"), {"PLAN": plan})))
 
 
 def test_wrong_guess_does_not_print_the_answer(tmp_path):
     """Of a failed comparison, pytest prints both sides, and the arguments of functions."""
     guesses = {
-        "ex03_numbers": "def gradient_steps(*_): return 241",
-        "ex06_old_policy": "DISTANCE = 'less'",
-        "ex08_kl_direction": "ESTIMATE, NEAR, FAR = 1, 'half', 'too small'",
-        "ex09_ablations": "DEFAULT = {'n_pi': 33}",
+        "03_numbers": "def gradient_steps(*_): return 241",
+        "06_old_policy": "DISTANCE = 'less'",
+        "08_kl_direction": "ESTIMATE, NEAR, FAR = 1, 'half', 'too small'",
+        "09_ablations": "DEFAULT = {'n_pi': 33}",
     }
     for name, lines in guesses.items():
         text = (EXERCISES / f"{name}.py").read_text("utf-8")
@@ -340,7 +340,7 @@ def test_wrong_guess_does_not_print_the_answer(tmp_path):
 
 
 def test_scalars_of_exercise_7_do_not_name_the_faults(capsys):
-    exercise = runpy.run_path(str(EXERCISES / "ex07_name_the_bug.py"), run_name="__main__")
+    exercise = runpy.run_path(str(EXERCISES / "07_name_the_bug.py"), run_name="__main__")
     said = capsys.readouterr().out
     assert all(said.count(f"\n{run} ") == 11 for run in [*exercise["ANSWERS"], "healthy"])
     assert not [fault for fault in exercise["FAULTS"] if fault in said]
@@ -348,7 +348,7 @@ def test_scalars_of_exercise_7_do_not_name_the_faults(capsys):
 
 def test_wrong_bug_is_answered_with_its_sign():
     """Every other fault, named for a run, is refused with what it would show."""
-    exercise, right = load("ex07_name_the_bug"), answers_of("ex07_name_the_bug")["ANSWERS"]
+    exercise, right = load("07_name_the_bug"), answers_of("07_name_the_bug")["ANSWERS"]
     for letter in right:
         for fault in set(exercise.FAULTS) - {right[letter]}:
             solve(exercise, {"ANSWERS": right | {letter: fault}})

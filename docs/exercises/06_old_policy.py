@@ -2,7 +2,7 @@
 
 In `moved_loop`, one line of the auxiliary phase stands in the wrong place: pi_old is computed anew
 in each epoch. The program runs, and logs something. What? First replace each None by a prediction,
-then write the right loop; then: python -m pytest docs/exercises/ex06_old_policy.py
+then write the right loop; then: python -m pytest docs/exercises/06_old_policy.py
 
 The checks run both loops on a small network: 3 hidden units, 6 epochs of 8 minibatches, and the
 policy and the auxiliary value want different features.

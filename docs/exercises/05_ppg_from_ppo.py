@@ -2,7 +2,7 @@
 
 `ppo_procgen.py` is given, and a network with a third head. Write what is missing: the auxiliary
 phase, and the loop that decides when it runs. Then:
-python -m pytest docs/exercises/ex05_ppg_from_ppo.py
+python -m pytest docs/exercises/05_ppg_from_ppo.py
 
 R trajectories of T steps are stored. Networks take states without the two dimensions (R, T), that
 is (B, ...): agent(obs) returns logits (B, A), which are log-probabilities, and values (B,);

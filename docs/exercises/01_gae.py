@@ -1,6 +1,6 @@
 """Exercise 1: generalized advantage estimation, by hand. 20 minutes.
 
-Write the function; then: python -m pytest docs/exercises/ex01_gae.py
+Write the function; then: python -m pytest docs/exercises/01_gae.py
 
   delta_t = r_t + gamma V(s_{t+1}) - V(s_t)
   A_t     = delta_t + gamma lambda A_{t+1}

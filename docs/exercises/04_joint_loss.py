@@ -1,7 +1,7 @@
 """Exercise 4: the losses of the auxiliary phase. 30 minutes.
 
 Tensors: logits and old_logits (B, 15) are log-probabilities; values, aux_values, returns (B,).
-Then: python -m pytest docs/exercises/ex04_joint_loss.py
+Then: python -m pytest docs/exercises/04_joint_loss.py
 """
 
 import torch

@@ -3,7 +3,7 @@
   KL[p, q] = sum_a p(a) (ln p(a) - ln q(a))
 
 Work with paper and pencil, and replace each None. Numbers may be written as a calculation, such as
-3 / 8. Then: python -m pytest docs/exercises/ex08_kl_direction.py
+3 / 8. Then: python -m pytest docs/exercises/08_kl_direction.py
 """
 
 import math

@@ -2,8 +2,8 @@
 
 Six runs of PPG on the tests' small game, A to F, each with a fault of its own. The page with the
 exercises draws some of their scalars beside those of a healthy run, and
-python docs/exercises/ex07_name_the_bug.py prints all. For each run choose one of FAULTS. Then:
-python -m pytest docs/exercises/ex07_name_the_bug.py
+python docs/exercises/07_name_the_bug.py prints all. For each run choose one of FAULTS. Then:
+python -m pytest docs/exercises/07_name_the_bug.py
 """
 
 import csv

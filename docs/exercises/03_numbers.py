@@ -1,6 +1,6 @@
 """Exercise 3: what must it be? Predict numbers before you run anything. 15 minutes.
 
-Write the functions; then: python -m pytest docs/exercises/ex03_numbers.py
+Write the functions; then: python -m pytest docs/exercises/03_numbers.py
 """
 
 

@@ -1,7 +1,7 @@
 """Exercise 9: what may we conclude from the published ablations? 30 minutes.
 
 Write the two functions, and replace each None. Then:
-python -m pytest docs/exercises/ex09_ablations.py
+python -m pytest docs/exercises/09_ablations.py
 
 The files are described in benchmark/published/README.md. Rows are dictionaries of strings, as
 csv.DictReader has them: float(row["step"]).

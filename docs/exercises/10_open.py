@@ -1,7 +1,7 @@
 """Exercise 10: an experiment of your own. As long as you like.
 
 Write the plan before the first run: what you ask, what you expect, and which result would prove you
-wrong. Fill in PLAN; then: python -m pytest docs/exercises/ex10_open.py
+wrong. Fill in PLAN; then: python -m pytest docs/exercises/10_open.py
 
 The checks accept any sound plan: the scripts take the commands, the arms differ in one thing that
 may change what is learned, each has the same number of steps and at least three seeds, and the

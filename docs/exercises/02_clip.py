@@ -1,7 +1,7 @@
 """Exercise 2: six cases of clipping, without a computer's help. 10 minutes.
 
 For each case say whether the state contributes a gradient to L^clip: replace None by True or False.
-Epsilon is 0.2. Then: python -m pytest docs/exercises/ex02_clip.py
+Epsilon is 0.2. Then: python -m pytest docs/exercises/02_clip.py
 """
 
 CONTRIBUTES = {  # (ratio, advantage): does this state move the policy?
