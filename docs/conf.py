@@ -18,6 +18,7 @@ extensions = [
     "myst_parser",
     "sphinx_copybutton",
     "sphinx_design",
+    "sphinx_exercise",
     "sphinx-mathjax-offline",  # formulas without a request to another server
 ]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "substitution"]

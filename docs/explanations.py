@@ -2,23 +2,23 @@
 
 # Flag -> (the paper's symbol and value, the published code's value, CleanRL's), where they have one.
 OTHER_VALUES = {
-    "num_envs": ("64 in each of 4 workers", "64 in each of 4 workers", "64"),
-    "num_steps": ("256", "256", "256"),
+    "num_envs": ("$N$ = 64 in each of 4 workers", "64 in each of 4 workers", "64"),
+    "num_steps": ("$T$ = 256", "256", "256"),
     "total_timesteps": ("100e6", "100e6", "25e6"),
     "distribution_mode": ("hard", "hard", "easy"),
     "learning_rate": ("5e-4", "5e-4", "5e-4"),
     "anneal_lr": ("not said", "no", "no"),
-    "gamma": (".999", ".999", ".999"),
-    "gae_lambda": (".95", ".95", ".95"),
+    "gamma": (r"$\gamma$ = .999", ".999", ".999"),
+    "gae_lambda": (r"$\lambda$ = .95", ".95", ".95"),
     "num_minibatches": ("8", "8", "8"),
     "minibatch_by": ("not said", "trajectories", "steps"),
-    "clip_coef": (".2", ".2", ".2"),
+    "clip_coef": (r"$\epsilon$ = .2", ".2", ".2"),
     "ent_coef": (r"$\beta_S$ = .01", ".01", ".01"),
     "vf_coef": ("1, of 1/2 (V - V_targ)^2", ".5, of (V - V_targ)^2", ".5, of 1/2 (V - V_targ)^2"),
     "vf_true_weight": ("1", "1", "1"),
     "kl_penalty": (r"$\beta_\pi$: 0; 1 in 3.5", "0; 1 in the KL variant", "none"),
     "max_grad_norm": ("not said", "none", ".5"),
-    "update_epochs": ("3 for PPO", "3", "3"),
+    "update_epochs": ("3 for PPO (its $E$)", "3", "3"),
     "n_pi": (r"$N_\pi$ = 32", "32", "32"),
     "e_pi": (r"$E_\pi$ = 1", "1", "1"),
     "e_v": ("$E_V$ = 1", "1", "1, no other is allowed"),
@@ -31,6 +31,15 @@ OTHER_VALUES = {
         "4",
     ),
     "aux_learning_rate": ("5e-4", "5e-4", "as the policy's"),
+}
+
+# Flag -> why its default is not the paper's.
+WHY = {
+    "num_envs": "one process by default; `torchrun --nproc-per-node 4` has the paper's four.",
+    "total_timesteps": "what one GPU can do, and usual for easy levels.",
+    "distribution_mode": "easy levels need fewer steps.",
+    "minibatch_by": "a minibatch of 64 environments would hold the steps of only 8, which resemble each other ({doc}`experiments`).",
+    "aux_minibatch_rollouts": "per worker, as in the published code.",
 }
 
 # Scalar -> (what it is, unit, when).
@@ -87,52 +96,91 @@ METRICS = {
     "losses/aux/kl_loss": (r"$KL[\pi_{old}, \pi]$, without its weight", "nats", "the same"),
 }
 
-# Where a hunk of `diff ppo_procgen.py ppg_procgen.py` stands -> (title, prose), in reading order.
-HUNKS = {
-    "Args": (
+# A title, where the pieces of `diff ppo_procgen.py ppg_procgen.py` stand that belong to it, and
+# prose, in reading order. The code under a title that begins with "Skip: " is folded away.
+HUNKS = [
+    (
         "New knobs",
+        ["Args"],
         "PPO has one number of epochs. PPG has three: for the policy, for the value function, and for "
         "the auxiliary phase. That is the point of the method: the policy may not be trained long on "
         "the same samples, the value function may.",
     ),
-    "Agent": (
+    (
         "A second encoder, a third head",
+        ["Agent", "Agent.__init__", "Agent.with_aux_value"],
         "The auxiliary value head reads the **policy's** encoder. Its output is never used to act or "
         "to estimate advantages: it exists so that its gradient shapes the features. With `detach`, "
         "`x.detach()` stops the gradient of the value head V.",
     ),
-    "kl_estimate": (
+    (
         "Two divergences",
+        ["kl_estimate", "kl_divergence"],
         "`kl_estimate` needs only the probability of the action that was taken; it is the penalty of "
         "the KL variant. `kl_divergence` sums over all actions: the auxiliary phase stores the whole "
-        "old distribution. Mind the order: the **old** policy comes first, so that dropping an action which it took often is punished most.",
+        "old distribution. (The logits are log-probabilities, so that `softmax` is `exp` here.) Mind the "
+        "order: the **old** policy's probabilities are the weights, so that an action costs most that was "
+        "frequent and becomes rare.",
     ),
-    "AuxiliaryBuffer": (
-        "A memory of a whole phase",
-        "Observations and value targets of the last N_pi rollouts. No actions, no rewards: the "
-        "auxiliary phase needs neither. The rest of the class keeps the buffer in files, so that a "
-        "run that was killed finds it again; on a first reading, skip to `store`.",
-    ),
-    "policy_phase": (
+    (
         "The policy phase",
+        ["policy_phase"],
         "If policy and value have equally many epochs, one optimizer follows the sum of both losses, "
-        "as in PPO. If not, each gets its own pass over the data and its own optimizer.",
+        "as in PPO. If not, each gets its own pass over the data and its own optimizer. Without "
+        "`--kl-penalty` and with equal epochs, all of this computes what PPO's does.",
     ),
-    "old_policy_logits": (
-        "The auxiliary phase",
-        "First the old policy is written down, once, for all stored states. Then every epoch visits "
-        "every stored trajectory. `L_joint` trains the policy's encoder to predict value targets while "
-        "the KL holds the policy where it was; `L_value` uses the occasion to train the value "
-        "function some more.",
+    (
+        "A memory of a whole phase",
+        ["AuxiliaryBuffer", "AuxiliaryBuffer.__init__", "AuxiliaryBuffer.store"],
+        "Observations and value targets of the last N_pi rollouts. No actions, no rewards: the "
+        "auxiliary phase needs neither. `store` writes a rollout into its slot; what else it does "
+        "is for the buffer's files, below.",
     ),
-    "train": (
+    (
+        "The old policy",
+        ["old_policy_logits"],
+        "At the start of a phase the policy is written down, once, for all stored states. "
+        "`no_grad`, because these are data from here on: the KL must pull the new policy towards the old, "
+        "and not the old towards the new.",
+    ),
+    (
+        "An epoch of the auxiliary phase",
+        ["auxiliary_epoch"],
+        "Every epoch visits every stored trajectory once, in a new order. `L_joint` trains the policy's "
+        "encoder to predict value targets while the KL holds the policy where it was; `L_value` uses the "
+        "occasion to train the value function some more. Compare with `policy_phase`: no ratio, no "
+        "advantage, no entropy.",
+    ),
+    (
         "The loop",
-        "Three optimizers instead of one, a plan that counts auxiliary phases, and the phase itself at "
-        "the start of the iteration after N_pi others. So none comes after the last iteration, and a "
-        "checkpoint can fall between a policy phase and its auxiliary phase.",
+        ["train.Auxiliary phase", "train.Checkpoint"],
+        "The phase stands at the start of the iteration after N_pi others. So none comes after the last "
+        "iteration, where it would train a policy that acts no more, and a checkpoint can fall between a "
+        "policy phase and its auxiliary phase. `store` comes last in an iteration.",
     ),
-    "docstring": ("The first lines", "Only the name changes."),
-}
+    (
+        "The preparations",
+        ["train.Setup"],
+        "A plan that counts auxiliary phases, refusals if the buffer does not fit, and three optimizers "
+        "instead of one. Adam scales steps by running means of the gradients; those of one loss are of no use to "
+        "another, so each has its own. All three hold all weights, and skip those that have no gradient. "
+        "(The one called `value` works only if $E_\\pi \\ne E_V$.)",
+    ),
+    (
+        "Skip: The buffer's files",
+        [
+            "AuxiliaryBuffer.file",
+            "AuxiliaryBuffer.storage",
+            "AuxiliaryBuffer.state_dict",
+            "AuxiliaryBuffer.load_state_dict",
+            "AuxiliaryBuffer.lacks",
+        ],
+        "The buffer is gigabytes; a checkpoint must not copy it. So it lies in files that are mapped into "
+        "memory, a slot says which iteration it holds, and `lacks` refuses to go on without them. On a first "
+        "reading, leave it folded.",
+    ),
+    ("The first lines", ["docstring"], "Only the name changes."),
+]
 
 # The lines of Algorithm 1 of the paper, and the line of ppg_procgen.py that does each.
 ALGORITHM = [
@@ -208,13 +256,49 @@ SECTIONS = {
 
 # Scalar -> (what it must start at, a bad sign, what to look at first), for reading one's own curves.
 CURVES = {
+    "charts/episodic_return": (
+        "that of a policy that acts by chance; the first episodes to end are the shortest, which biases it",
+        "no rise in a million steps; a fall that lasts",
+        "the losses below: they say why",
+    ),
+    "charts/episodic_length": (
+        "that of chance, from below",
+        "it goes to the game's limit while the return stays: nothing is done any more",
+        "the entropy",
+    ),
+    "charts/episodes": (
+        "the number that ended in the first rollout",
+        "it stops growing: no episode ends",
+        "the length; in some games, waiting is safe",
+    ),
+    "charts/test_episodic_return": (
+        "as the return of the training",
+        "it stays behind, more and more: levels are learned by heart",
+        "`--num-levels`",
+    ),
+    "charts/test_episodic_length": (
+        "as that of the training",
+        "as for the test's return",
+        "as there",
+    ),
+    "charts/test_episodes": ("as `episodes`, for `--num-test-envs`", "as there", "as there"),
+    "charts/SPS": (
+        "what {doc}`speed` says for your kind of machine, or less: the first iteration is slow",
+        "it falls for good, outside of auxiliary phases",
+        "other programs on the machine, memory that is swapped",
+    ),
+    "charts/learning_rate": (
+        "`--learning-rate`",
+        "it changes without `--anneal-lr`",
+        "the flags of the run, in its `args.json`",
+    ),
     "losses/policy_loss": (
         "0, nearly: advantages have mean 0 and ratios are 1",
         "none worth the name: it hovers around zero in good and in bad runs",
         "the other scalars",
     ),
     "losses/value_loss": (
-        "about half the variance of the first value targets",
+        "half the mean square of the first value targets, since $V$ is nearly 0",
         "0 from the first iteration on; or it grows by orders of magnitude",
         "the value targets; the size of the gradient steps",
     ),
@@ -235,13 +319,13 @@ CURVES = {
     ),
     "losses/clipfrac": (
         "0 in the first gradient step",
-        "above 0.3 for long: a large part of a batch teaches nothing any more",
+        "above 0.3 for long: many ratios are out of range, and those that their advantage pushes outward teach nothing any more",
         "as for `approx_kl`",
     ),
     "losses/explained_variance": (
         "about 0: the first values are nearly constant",
-        "negative for long: worse than a constant; or 1 from the start, too good to be true",
-        "whether the value loss trains anything, the ends of episodes in the value targets, then the learning rate",
+        "negative for long: worse than a constant; near 0 for ever: nothing is learned; or 1 from the start, too good to be true",
+        "if negative, the size of the steps, and the value targets; if near 0, whether the value loss trains anything",
     ),
     "losses/aux/aux_value_loss": (
         "near or above `real_value_loss` in the first phase: the head is new",

@@ -202,6 +202,34 @@ def clip(flags):
     return svg(figure, "clip", alt)
 
 
+def same_policy(flags):
+    """What the KL holds: paths of the weights with and without it, in the smallest network."""
+    data = json.loads((DATA / "equations.json").read_text())["same_policy"]
+    figure, axes = plt.subplots(figsize=(7.4, 3.4))
+    feature, weight = data["0.0"]["path"][0]
+    x = np.linspace(0.75, 3.4, 200)
+    axes.plot(x, feature * weight / x, color=GREY, lw=6, alpha=0.35)
+    axes.text(0.82, 1.92, "all of these weights\nare the same policy", color=GREY, va="center")
+    axes.axvline(data["target"], color=AUX, lw=0.8, ls="--")
+    axes.text(data["target"] + 0.03, 2.0, "V aux = target", color=AUX, va="center")
+    words = {"0.0": ("L aux alone", BAD, (2.0, 1.58)), "1.0": ("with the KL, weight 1", POLICY,
+             (2.28, 1.3)), "10.0": ("with the KL, weight 10", VALUE, (1.62, 1.13))}  # fmt: skip
+    for beta, (label, colour, place) in words.items():
+        path = np.array(data[beta]["path"])
+        axes.plot(*path.T, color=colour, lw=2)
+        axes.plot(*path[-1], "o", color=colour, ms=6)
+        axes.text(*place, label, color=colour)
+    axes.plot(feature, weight, "o", color=INK, ms=6)
+    axes.text(feature + 0.05, weight + 0.1, "start")
+    axes.set(xlabel="feature f, which is V aux, too", ylabel="policy's weight w", ylim=(0.3, 2.2))
+    alt = (
+        "Paths of two weights under gradient descent. The auxiliary loss alone changes the feature "
+        "and leaves the curve on which the policy stays the same. With the KL term the path bends "
+        "back to that curve, and ends on it, where the auxiliary value fits its target."
+    )
+    return svg(figure, "same_policy", alt)
+
+
 def gae(flags):
     """Advantages of a small example with an end of an episode, computed by the real function."""
     data = json.loads((DATA / "equations.json").read_text())["gae"]
@@ -445,7 +473,16 @@ def broken(name, run, healthy, tags):
     return svg(figure, f"broken {name}", f"{name}: {', '.join(said)}.")
 
 
-DRAWINGS = [timeline, networks, clip, gae, memory, published_games, published_ablations]
+DRAWINGS = [
+    timeline,
+    networks,
+    clip,
+    same_policy,
+    gae,
+    memory,
+    published_games,
+    published_ablations,
+]
 DRAWINGS += [our_hard, our_easy, our_minibatches]
 
 

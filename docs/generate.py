@@ -14,6 +14,9 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import DiffLexer, PythonLexer
 
 import explanations
 import figures
@@ -49,6 +52,18 @@ def flags(path):
     }
 
 
+def line_link(path, number, text=None):
+    """A link to a line of a script, on the page that has it as a whole."""
+    return f'<a href="{path.stem}.html#L-{number}">{text or number}</a>'
+
+
+def whole_script(path):
+    """A script with an anchor at each line."""
+    formatter = HtmlFormatter(linenos="inline", linespans="L", wrapcode=True)
+    code = highlight(path.read_text("utf-8"), PythonLexer(), formatter)
+    return raw_html(f'<div class="highlight-python notranslate">{code}</div>')
+
+
 def markdown_table(head, rows):
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(str(x) for x in line) + " |" for line in lines) + "\n"
@@ -68,12 +83,16 @@ def flags_table():
     ppo, ppg = flags(PPO), flags(PPG)
     known = explanations.OTHER_VALUES
     same_keys("OTHER_VALUES", known, known.keys() & (ppo | ppg).keys())
+    same_keys("WHY", explanations.WHY, explanations.WHY.keys() & known.keys())
     rows = []
     for name, (default, text) in (ppo | ppg).items():
         only = "" if name in ppo and name in ppg else f" ({'PPO' if name in ppo else 'PPG'} only)"
         paper, published, cleanrl = known.get(name, ("", "", ""))
         flag = f"`--{name.replace('_', '-')}`{only}"
-        rows.append([flag, f"`{default}`", paper, published, cleanrl, text.replace("|", "\\|")])
+        text = text.replace("|", "\\|") + (
+            f" *Not the paper's:* {explanations.WHY[name]}" if name in explanations.WHY else ""
+        )
+        rows.append([flag, f"`{default}`", paper, published, cleanrl, text])
     head = ["flag", "default", "paper", "published code", "CleanRL", "what it is"]
     return markdown_table(head, rows)
 
@@ -108,52 +127,76 @@ def metrics_table():
     same_keys("METRICS", explanations.METRICS, logged_names())
     rows = []
     for name, (formula, unit, when) in explanations.METRICS.items():
-        rows.append([f"`{name}`", formula, unit, when, line_of(name)])
+        rows.append([f"`{name}`", formula, unit, when, line_link(PPG, line_of(name))])
     return markdown_table(["scalar", "what", "unit", "when", "line of PPG"], rows)
 
 
 def owner_of(lines, number):
-    """The section, class or function that a line of a script stands in."""
+    """What a line of a script stands in: a section, class.method, function or section of train."""
+    inner = ""
     for line in reversed(lines[: number + 1]):
         banner = re.match(r"# =+ (\w+) =+", line)
         name = re.match(r"(?:class|def) (\w+)", line)
+        part = re.match(r" +(?:def (\w+)|# -{20,} ([\w ]+))", line)
         if banner or name:
-            return (banner or name)[1]
+            return (banner or name)[1] + inner
+        inner = inner or (f".{part[1] or part[2]}" if part else "")
     return "docstring"
 
 
 def hunks():
-    """[(owner, first line in PPG, diff lines)]: what turns PPO into PPG."""
+    """Owner -> [[(sign, line's number in PPG, line), ...], ...]: what turns PPO into PPG.
+
+    Every group of changes has two lines around it, and is cut where a function or class begins.
+    """
     a, b = PPO.read_text("utf-8").splitlines(), PPG.read_text("utf-8").splitlines()
-    result = []
+    result = defaultdict(list)
     matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
     for group in matcher.get_grouped_opcodes(2):
-        lines, changed = [], group[0][3]
+        pieces = [[]]
         for tag, i1, i2, j1, j2 in group:
-            if tag == "equal":
-                lines += [f" {line}" for line in a[i1:i2]]
-            else:
-                lines += [f"-{line}" for line in a[i1:i2]] + [f"+{line}" for line in b[j1:j2]]
-        first = next(j1 for tag, _, _, j1, _ in group if tag != "equal")
-        added = [re.match(r"\+(?:class|def) (\w+)", line) for line in lines]
-        owner = next((name[1] for name in added if name), owner_of(b, first))
-        result.append((owner, changed + 1, lines))
+            if tag != "equal":
+                pieces[-1] += [("-", j1, line) for line in a[i1:i2]]
+            for j in range(j1, j2):
+                starts = re.match(r"(@|class |def )|    (@|def )", b[j])
+                if tag != "equal" and starts and not re.match(r" *@", b[j - 1]):
+                    pieces.append([])
+                pieces[-1].append((" " if tag == "equal" else "+", j, b[j]))
+        for piece in pieces:
+            changed = [j for sign, j, line in piece if sign != " " and line]
+            if changed:
+                last_decorator = next(j for j in range(changed[0], len(b)) if "@" not in b[j][:6])
+                result[owner_of(b, last_decorator)].append(piece)
     return result
 
 
+def diff_block(owner, piece):
+    """A piece of the difference as HTML, with the line numbers of ppg_procgen.py."""
+    blank = [i for i, (_, _, line) in enumerate(piece) if line]
+    piece = piece[blank[0] : blank[-1] + 1]  # no blank ends
+    text = "\n".join(sign + line for sign, _, line in piece)
+    shown = highlight(text, DiffLexer(stripnl=False), HtmlFormatter(nowrap=True)).splitlines()
+    rows = "".join(
+        f'<span class="linenos">{line_link(PPG, j + 1) if sign != "-" else "":>4} </span>{line}\n'
+        for (sign, j, _), line in zip(piece, shown, strict=True)
+    )
+    return raw_html(
+        f'<div class="literal-block-wrapper docutils"><div class="code-block-caption">{owner}</div>'
+        f'<div class="highlight-diff notranslate"><div class="highlight"><pre>\n{rows}</pre></div>'
+        "</div></div>"
+    )
+
+
 def diff_walk():
-    """The hunks in the order of reading, each under its explanation."""
-    found = {}
-    for owner, number, lines in hunks():
-        found.setdefault(owner, []).append((number, lines))
-    same_keys("HUNKS", explanations.HUNKS, found)
-    text = ""
-    for owner, (title, prose) in explanations.HUNKS.items():
-        text += f"## {title}\n\n{prose}\n\n"
-        for number, lines in found[owner]:
-            caption = f"{owner}, from line {number} of ppg_procgen.py"
-            body = re.sub(r"\A( *\n)+|(\n *)+\Z", "", "\n".join(lines))  # no blank ends
-            text += f"```{{code-block}} diff\n:caption: {caption}\n\n{body}\n```\n\n"
+    """The pieces in the order of reading, each under its explanation."""
+    found, text = hunks(), ""
+    explained = [owner for _, owners, _ in explanations.HUNKS for owner in owners]
+    same_keys("HUNKS", explained, found)
+    for title, owners, prose in explanations.HUNKS:
+        blocks = "\n".join(diff_block(x, piece) for x in owners for piece in found[x])
+        if title.startswith("Skip: "):
+            title, blocks = title[6:], f":::{{dropdown}} The code\n{blocks}\n:::\n"
+        text += f"## {title}\n\n{prose}\n\n{blocks}\n"
     return text
 
 
@@ -166,9 +209,8 @@ def algorithm_table():
         if len(found) != 1:
             raise ValueError(f"docs/explanations.py, ALGORITHM: {code!r} stands on lines {found}")
         shown = code if len(code) < 60 else code[:57] + "..."
-        rows.append(
-            [number, step, f"{found[0]}", f"`{shown}`", f"`{owner_of(source, found[0] - 1)}`"]
-        )
+        owner = owner_of(source, found[0] - 1)
+        rows.append([number, step, line_link(PPG, found[0]), f"`{shown}`", f"`{owner}`"])
     return markdown_table(["", "Algorithm 1", "line", "of `ppg_procgen.py`", "in"], rows)
 
 
@@ -181,11 +223,12 @@ def sections_table():
     rows, source = [], PPO.read_text("utf-8").splitlines()
     names = defaultdict(list)
     for i, line in enumerate(source):
-        if re.match(r"(class|def) \w+", line):
+        if found := re.match(r"(?:class|def) (\w+)", line):
             banner = next(x for x in reversed(source[:i]) if re.match(r"# =+ \w+ =+$", x))
-            names[banner.split()[2]].append(re.match(r"(?:class|def) (\w+)", line)[1])
+            link = line_link(PPO, i + 1, f"<code>{found[1]}</code>")
+            names[banner.split()[2]].append(link)
     for name in ppo:
-        held = ", ".join(f"`{x}`" for x in names[name])
+        held = ", ".join(names[name])
         rows.append([f"*{name}*", explanations.SECTIONS[name], held])
     return markdown_table(["section", "what it is for", "what stands in it"], rows)
 
@@ -193,12 +236,77 @@ def sections_table():
 def gradients_table():
     """Which loss reaches which part of the network, as measure.py found it."""
     reached = json.loads((figures.DATA / "equations.json").read_text())["gradients"]
-    losses = {"policy": r"$L^{clip}$", "kl": "KL", "value": "$L^{value}$", "aux": "$L^{aux}$"}
+    losses = {"policy": r"$L^{clip}$", "entropy": r"$S[\pi]$", "kl": "KL"}
+    losses |= {"value": "$L^{value}$", "aux": "$L^{aux}$"}
     rows = []
     for loss, symbol in losses.items():
         parts = [", ".join(reached[arch][loss]).replace("_", " ") for arch in reached]
         rows.append([symbol, *parts])
     return markdown_table(["loss", *reached], rows)
+
+
+def tests_table():
+    """The files of tests, with the first line of what they say about themselves."""
+    rows = [
+        [f"`tests/{file.name}`", ast.get_docstring(ast.parse(file.read_text())).split("\n")[0]]
+        for file in sorted((ROOT / "tests").glob("test_*.py"))
+    ]
+    return markdown_table(["tests", "what they hold"], rows)
+
+
+def gae_table():
+    """The example of the drawing, by hand: the steps in the order of the loop, from the last."""
+    data = json.loads((figures.DATA / "equations.json").read_text())["gae"]
+    gamma, decay = data["gamma"], data["gamma"] * data["gae_lambda"]
+    next_value, next_done, next_advantage, rows = data["next_value"], 0, 0.0, []
+    for t in reversed(range(len(data["rewards"]))):
+        reward, value, not_done = data["rewards"][t], data["values"][t], 1 - next_done
+        delta = reward + gamma * not_done * next_value - value
+        advantage = data["advantages"][t]
+        if abs(delta + decay * not_done * next_advantage - advantage) > 1e-5:
+            raise ValueError("the table of advantages is not what gae() computes")
+        rows.append([
+            t, reward, value, next_value, not_done, f"{delta:.2f}",
+            f"{delta:.2f} + {decay:.2f} · {not_done} · {next_advantage:.3f} = **{advantage:.3f}**",
+            f"{data['returns'][t]:.3f}",
+        ])  # fmt: skip
+        next_value, next_done, next_advantage = value, data["dones"][t], advantage
+    delta = r"$\delta_t$"
+    head = ["t", "reward", "$V$", "next $V$", "`not_done`", delta, r"$\hat A_t$", "target"]
+    return markdown_table(head, rows)
+
+
+def clip_walk_table():
+    """Some steps of gradient ascent on the clipped surrogate."""
+    data = json.loads((figures.DATA / "equations.json").read_text())["clip_walk"]
+    rows = [[i, *(f"{x:.3g}" for x in row)] for i, row in enumerate(data["rows"])]
+    return markdown_table(
+        ["step", "z", "ratio of the good action", "of the bad one", "gradient of z"], rows
+    )
+
+
+def ledger():
+    """What each loss trains in one phase, how often it uses a sample, in how many steps."""
+    args = {name: default for name, (default, _) in flags(PPG).items()}
+    n_pi, e_pi, e_v, e_aux = (int(args[name]) for name in ("n_pi", "e_pi", "e_v", "e_aux"))
+    trajectories, held = n_pi * int(args["num_envs"]), int(args["aux_minibatch_rollouts"])
+    if e_pi != e_v:
+        raise ValueError("the ledger is for one optimizer of the policy phase")
+    policy = n_pi * e_pi * int(args["num_minibatches"])
+    aux = e_aux * -(-trajectories // held)
+    states = held * int(args["num_steps"])
+    rows = [
+        ["$L^{clip}$, $S$", "policy encoder and head", e_pi, f"{policy:,}"],
+        ["$L^{value}$", "value encoder and head", f"{e_v} + {e_aux}", f"{policy:,} + {aux:,}"],
+        ["$L^{aux}$", "policy encoder, auxiliary head", e_aux, f"{aux:,}"],
+        ["KL", "policy encoder and head", e_aux, "the same"],
+    ]
+    head = ["loss", "trains", "times that it uses a sample", "gradient steps in a phase"]
+    return markdown_table(head, rows) + (
+        f"\nA phase has {n_pi} · {args['num_envs']} = {trajectories:,} trajectories; {held} of "
+        f"them, {states:,} states, are an auxiliary minibatch. So an epoch has {trajectories:,} / "
+        f"{held} = {aux // e_aux:,} gradient steps, and {e_aux} epochs have {aux:,}.\n"
+    )
 
 
 def games_sheet():
@@ -276,6 +384,7 @@ def start_page():
         "first_look_steps": f"{steps:,}",
         "random_starpilot": f"{statistics.mean(r['episodic_return'][0][1] for r in runs):.1f}",
         "easy_starpilot": f"{float(published):.1f}",
+        "perfect_starpilot": f"{reference.normalisation('starpilot', 'easy')[1]:.0f}",
     }
 
 
@@ -295,15 +404,41 @@ def curve_ranges():
 
 
 def curves_table():
-    """For every logged loss: its start, its range in our runs, what is wrong if it is not so."""
-    same_keys("CURVES", explanations.CURVES, {x for x in logged_names() if x.startswith("losses/")})
+    """For every scalar: its start, its range in our runs, what is wrong if it is not so."""
+    same_keys("CURVES", explanations.CURVES, logged_names())
     ranges, rows = curve_ranges(), []
     for name, (start, failure, look) in explanations.CURVES.items():
-        mean, low, high = ranges[name]
-        seen = f"{mean:.2g}, then {low:.2g} to {high:.2g}"
+        seen = "differs by game, flags or machine"
+        if name in ranges:
+            mean, low, high = ranges[name]
+            seen = f"{mean:.2g}, then {low:.2g} to {high:.2g}"
         rows.append([f"`{name.removeprefix('losses/')}`", start, seen, failure, look])
-    head = ["`losses/`", "must start at", "in our runs", "a bad sign", "look first at"]
+    head = [
+        "`losses/`, or `charts/`",
+        "must start at",
+        "in our runs",
+        "a bad sign",
+        "look first at",
+    ]
     return markdown_table(head, rows)
+
+
+def fingerprints():
+    """Some numbers of the broken runs that are shown by name, beside the healthy one."""
+    runs = figures.broken_runs()
+    columns = {
+        "entropy, first": ("losses/entropy", lambda x: x[0]),
+        "largest `approx_kl`": ("losses/approx_kl", max),
+        "largest `value_loss`": ("losses/value_loss", max),
+        "`explained_variance`, median": ("losses/explained_variance", statistics.median),
+        "largest `aux/kl_loss`": ("losses/aux/kl_loss", max),
+        "return, last": ("charts/episodic_return", lambda x: x[-1]),
+    }
+    rows = [
+        [name, *(f"{summary(list(runs[name][tag][1])):.2g}" for tag, summary in columns.values())]
+        for name in ["healthy", *explanations.BROKEN]
+    ]
+    return markdown_table(["run", *columns], rows)
 
 
 def broken_walk():
@@ -378,6 +513,18 @@ def substitutions():
     values = {f"ppg_{name}": default.strip("'") for name, (default, _) in ppg.items()}
     values |= {f"ppo_{name}": default.strip("'") for name, (default, _) in ppo.items()}
     values |= published_results() | start_page()
+    measured = json.loads((figures.DATA / "equations.json").read_text())
+    values |= {f"example_{name}": x for name, x in measured["kl"].items()}
+    example = measured["gae"]
+    last = example["dones"].index(1) - 1  # the last step of the episode that ends
+    surprise = example["rewards"][last] - example["values"][last]
+    surprise += example["gamma"] * example["values"][last + 1]
+    later = example["gamma"] * example["gae_lambda"] * example["advantages"][last + 1]
+    values["gae_leak"] = f"{surprise + later:.3f}"
+    values["walk_step_size"] = measured["clip_walk"]["step_size"]
+    epsilon = measured["clip_walk"]["clip_coef"]
+    values |= {"walk_low": 1 - epsilon, "walk_high": 1 + epsilon}
+    values["drift_without_kl"] = measured["same_policy"]["0.0"]["kl"]
     _, values["hard_in_band"], values["hard_points"] = hard_table()
     workers = json.loads((ROOT / "benchmark" / "results" / "workers.json").read_text())
     one, two = workers["steps/s of one"], workers["steps/s of two"]
@@ -388,9 +535,24 @@ def substitutions():
     }
     micro = re.search(r"small = (\d+) if args.bf16 else (\d+)", PPO.read_text("utf-8"))
     values |= {"micro_bf16": micro[1], "micro_float32": micro[2]}
+    exercises = (ROOT / "docs" / "exercises.md").read_text("utf-8")
+    minutes = re.findall(r"^::::\{exercise\} .*, (\d+) minutes: ", exercises, re.M)
+    values["exercise_minutes"] = sum(map(int, minutes))
     n, t = int(ppg["num_envs"][0]), int(ppg["num_steps"][0])
     n_pi = int(ppg["n_pi"][0])
     values["batch_size"] = f"{n * t:,}"
+    count = int(ppg["num_minibatches"][0])
+    values |= {"minibatch_trajectories": n // count, "minibatch_states": f"{n * t // count:,}"}
+    values["ppg_uses"] = int(ppg["e_v"][0]) + int(ppg["e_aux"][0])
+    defaults = [float(values[f"published_{x}"]) for x in ("e_pi_1", "e_aux_6", "n_pi_32")]
+    values["default_runs_differ"] = f"{max(defaults) - min(defaults):.2f}"
+    runs = figures.results("laptop").items()
+    ((name, laptop),) = ((key[0], run) for key, run in runs if key[0].startswith("ppg"))
+    values["laptop_n_pi"] = name.split("--n-pi ")[1]
+    values["laptop_phases"] = len(laptop["losses/aux/kl_loss"]) // int(ppg["e_aux"][0])
+    laptop_steps = laptop["episodic_return"][-1][0]
+    values["laptop_share"] = round(int(ppg["total_timesteps"][0].replace("_", "")) / laptop_steps)
+    values["total_timesteps"] = f"{int(ppg['total_timesteps'][0].replace('_', '')):,}"
     values["phase_steps"] = f"{n * t * n_pi:,}"
     values["buffer_gb"] = f"{n * t * n_pi * 64 * 64 * 3 / 1e9:.1f}"
     return values
@@ -402,8 +564,20 @@ def write_all(folder):
     parts = {"flags": flags_table(), "metrics": metrics_table()}
     parts |= {"diff": diff_walk(), "speed": speed_tables(), "algorithm": algorithm_table()}
     parts |= {"sections": sections_table(), "gradients": gradients_table(), "games": games_sheet()}
-    parts |= {"curves": curves_table(), "broken": broken_walk(), "bugs": bugs()}
+    parts |= {
+        "fingerprints": fingerprints(),
+        "curves": curves_table(),
+        "broken": broken_walk(),
+        "bugs": bugs(),
+    }
     parts |= {"hard": hard_table()[0], "easy": easy_table()}
+    parts |= {
+        "tests": tests_table(),
+        "gae_table": gae_table(),
+        "clip_walk": clip_walk_table(),
+        "ledger": ledger(),
+    }
+    parts |= {f"{path.stem}_lines": whole_script(path) for path in (PPO, PPG)}
     defaults = {name: default for name, (default, _) in (flags(PPO) | flags(PPG)).items()}
     parts |= {name: raw_html(text) for name, text in figures.all_drawings(defaults).items()}
     for name, text in parts.items():

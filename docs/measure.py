@@ -39,6 +39,7 @@ def gradient_flow(arch):
     old_logits, targets = torch.randn_like(logits).log_softmax(-1), torch.ones(2)
     losses = {
         "policy": ppg_procgen.clipped_surrogate(logits[:, 0].exp(), targets, 0.2),
+        "entropy": ppg_procgen.entropy(logits),
         "kl": ppg_procgen.kl_divergence(old_logits, logits),
         "value": ppg_procgen.value_loss(values, targets),
         "aux": ppg_procgen.value_loss(aux_values, targets),
@@ -80,21 +81,80 @@ def gae_example():
         "rewards": [0, 0, 0, 1, 0, 0, 1, 0],
         "values": [0.3, 0.4, 0.5, 0.6, 0.2, 0.3, 0.4, 0.2],
         "dones": [0, 0, 0, 0, 1, 0, 0, 0],
+        "next_value": 0.3,
         "gamma": 0.9,
         "gae_lambda": 0.9,
     }
     rows = [torch.tensor([example[name]], dtype=torch.float64) for name in ("rewards", "values")]
     dones = torch.tensor([example["dones"]], dtype=torch.float64)
-    end = torch.tensor([0.3]), torch.zeros(1)
+    end = torch.tensor([example["next_value"]], dtype=torch.float64), torch.zeros(1)
     advantages, returns = ppg_procgen.gae(*rows, dones, *end, example["gamma"], 0.9)
     for name, column in ("advantages", advantages), ("returns", returns):
         example[name] = [round(x, 6) for x in column[0].tolist()]
     return example
 
 
+def clip_walk(clip_coef=0.2, step_size=0.08, num_steps=4):
+    """Gradient ascent on L^clip with two actions: logits (z, -z), advantages +1 and -1.
+
+    The batch has each action once. A row for each step: z, both ratios, the gradient of z.
+    """
+    z, rows = torch.zeros((), dtype=torch.float64, requires_grad=True), []
+    old = torch.full((2,), 0.5, dtype=torch.float64)
+    for _ in range(num_steps + 1):
+        ratio = torch.stack([z, -z]).softmax(0) / old
+        surrogate = ppg_procgen.clipped_surrogate(ratio, torch.tensor([1.0, -1.0]), clip_coef)
+        (gradient,) = torch.autograd.grad(surrogate, z)
+        rows.append([round(x, 3) for x in (z.item(), *ratio.tolist(), gradient.item())])
+        z = (z + step_size * gradient).detach().requires_grad_()
+    return {"clip_coef": clip_coef, "step_size": step_size, "rows": rows}
+
+
+def kl_example():
+    """Three actions, whose probabilities change: the divergence, reversed, and estimated."""
+    old, new = torch.tensor([[0.7, 0.2, 0.1]]), torch.tensor([[0.6, 0.3, 0.1]])
+    log_old, log_new = old.log(), new.log()
+    # The estimate takes actions as the old policy draws them: 7, 2 and 1 of 10.
+    logratio = (log_new - log_old)[0].repeat_interleave((10 * old[0]).round().long())
+    values = {
+        "kl": ppg_procgen.kl_divergence(log_old, log_new),
+        "reversed": ppg_procgen.kl_divergence(log_new, log_old),
+        "estimate": ppg_procgen.kl_estimate(logratio),
+    }
+    return {name: round(value.item(), 4) for name, value in values.items()}
+
+
+def same_policy(betas=(0.0, 1.0, 10.0), target=3.0):
+    """Gradient descent on L^joint in the smallest network: one feature f, one policy weight w.
+
+    logits (w f, 0), V_aux = f. Where w f stays the same, so does the policy. For each beta_clone
+    the path of (f, w), and the divergence from the old policy at its end.
+    """
+    start, result = (1.0, 1.5), {"target": target}
+
+    def policy(f, w):
+        return torch.stack([w * f, torch.zeros_like(f)]).log_softmax(0)[None]
+
+    for beta in betas:
+        f, w = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in start)
+        old, path = policy(f, w).detach(), []
+        for step in range(401):
+            KL = ppg_procgen.kl_divergence(old, policy(f, w))
+            L_joint = ppg_procgen.value_loss(f[None], torch.tensor([target])) + beta * KL
+            if step % 5 == 0:
+                path.append([round(f.item(), 3), round(w.item(), 3)])
+            gradients = torch.autograd.grad(L_joint, (f, w), allow_unused=True)
+            with torch.no_grad():
+                for x, gradient in zip((f, w), gradients, strict=True):
+                    x -= 0.05 * (gradient if gradient is not None else 0)
+        result[str(beta)] = {"path": path, "kl": round(abs(KL.item()), 3)}
+    return result
+
+
 def equations():
     flow = {arch: gradient_flow(arch) for arch in ("dual", "shared", "detach")}
-    return {"clip": clip_cases(), "gae": gae_example(), "gradients": flow}
+    words = {"clip_walk": clip_walk(), "kl": kl_example(), "same_policy": same_policy()}
+    return {"clip": clip_cases(), "gae": gae_example(), "gradients": flow} | words
 
 
 def games(folder):

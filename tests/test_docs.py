@@ -1,7 +1,9 @@
 """The pages fit the scripts; what they show and tell to type exists, and works."""
 
 import ast
+import collections
 import dataclasses
+import html
 import json
 import re
 import shlex
@@ -20,6 +22,7 @@ from tiny_env import TinyEnv
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+LISTINGS = "ppo_procgen", "ppg_procgen"  # pages that show a script as it is
 SCRIPTS = {"ppo_procgen.py": ppo_procgen, "ppg_procgen.py": ppg_procgen}
 SOURCES = [
     file
@@ -93,11 +96,24 @@ def test_sections_are_in_the_walk(generate):
 def test_lines_of_the_algorithm(generate):
     lines = (ROOT / "ppg_procgen.py").read_text().splitlines()
     table = generate.algorithm_table()
-    rows = re.findall(r"^\| (\d+) \| .* \| (\d+) \| `(.*?)` \| `(\w+)` \|$", table, re.M)
+    link = r'<a href="ppg_procgen.html#L-(\d+)">\2</a>'
+    rows = re.findall(rf"^\| (\d+) \| .* \| {link} \| `(.*?)` \| `([\w. ]+)` \|$", table, re.M)
     assert [int(row[0]) for row in rows] == list(range(1, 15))
     for _, number, code, owner in rows:
         assert lines[int(number) - 1].strip().startswith(code.removesuffix("..."))
-        assert owner in ("train", "policy_phase", "auxiliary_epoch")
+        assert owner.split(".")[0] in ("train", "policy_phase", "auxiliary_epoch")
+
+
+def test_diff_walk_has_every_changed_line(generate):
+    """The pieces turn PPO into PPG, but for blank lines; the numbers are those of PPG."""
+    walk = html.unescape(re.sub("<[^>]*>", "", generate.diff_walk()))
+    shown = re.findall(r"^ *(\d*) ([+-])(.*\S.*)$", walk, re.M)
+    a, b = (script.read_text().splitlines() for script in (generate.PPO, generate.PPG))
+    added, removed = (collections.Counter(x for _, s, x in shown if s == sign) for sign in "+-")
+    lines, wanted = (collections.Counter(filter(str.strip, x)) for x in (a, b))
+    assert not removed - lines and lines - removed + added == wanted
+    for number, sign, line in shown:
+        assert (b[int(number) - 1] == line) if sign == "+" else number == ""
 
 
 def test_sizes_in_the_readme():
@@ -225,17 +241,28 @@ def test_names_in_backticks_exist(page):
                 assert name in WORDS | ELSEWHERE, f"{page.name}: {code}"
 
 
-@pytest.mark.parametrize(
-    "name",
-    "start background ppo ppg gradients curves differences experiments speed".split(),
-)
-def test_pages_of_the_course_have_their_parts(name):
-    text = (DOCS / f"{name}.md").read_text()
+LESSONS = [page for page in PAGES[1:] if page.stem not in ("index", *LISTINGS)]
+
+
+@pytest.mark.parametrize("page", LESSONS, ids=[page.stem for page in LESSONS])
+def test_pages_of_the_course_have_their_parts(page):
+    text = page.read_text()
     head = " ".join(text.split("\n\n")[1].split())
     assert re.match(r"\*You will be able to: .* (M|m)inutes.* You need: .*\*$", head), head
     assert "You should know" in text and re.search(r"^Next: ", text, re.M)
     check = text.split("## Check yourself")[1]
     assert len(re.findall(r"^:::\{dropdown\} .+\n\S", check, re.M)) >= 3
+
+
+def test_right_answers_stand_anywhere():
+    """The right option is not, more often than not, the same one of its question."""
+    places = collections.Counter()
+    for page in LESSONS:
+        for question in page.read_text().split("## Check yourself")[1].split("?\n\n")[1:]:
+            options = re.findall(r"^:::\{dropdown\} .+\n(\w+)", question, re.M)
+            assert len(options) >= 3 and len(set(options)) > 1, (page.stem, question)
+            places.update(i for i, word in enumerate(options) if word == "Yes")
+    assert places.total() > 15 and max(places.values()) <= places.total() / 2, places
 
 
 def test_tests_that_pages_name_exist():

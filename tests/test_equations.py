@@ -1,4 +1,4 @@
-"""The equations against brute force, and what must hold between the phases (cases 3, 20 to 29)."""
+"""The equations against brute force, and what must hold between the phases."""
 
 import math
 from dataclasses import replace
@@ -156,7 +156,7 @@ def aux_buffer(agent, args):
 
 @pytest.mark.parametrize("arch", ["dual", "shared", "detach"])
 def test_no_gradient_leaks_into_the_auxiliary_phase(arch):
-    """The first auxiliary step is the same whatever gradients were left before it (case 23)."""
+    """The first auxiliary step is the same whatever gradients were left before it."""
     args = ppg_procgen.Args(arch=arch, aux_minibatch_rollouts=4)
     weights = []
     for leftover in (None, 1e3):
@@ -174,7 +174,7 @@ def test_no_gradient_leaks_into_the_auxiliary_phase(arch):
 
 @pytest.mark.parametrize("arch", ["dual", "shared", "detach"])
 def test_gradient_flow(arch):
-    """Which loss trains which part, per architecture (case 24)."""
+    """Which loss trains which part, per architecture."""
     torch.manual_seed(0)
     agent = ppg_procgen.Agent(arch)
     obs = segment(3, 2, 2)["obs"].flatten(0, 1)

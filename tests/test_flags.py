@@ -1,4 +1,4 @@
-"""Every flag changes something (case 7); what belongs together stays together (cases 25, 26)."""
+"""Every flag changes something; what belongs together stays together."""
 
 import contextlib
 import dataclasses
