@@ -13,7 +13,7 @@ import generate
 
 project = "Phasic Policy Gradient"
 author = "the authors of ppg_procgen.py and ppo_procgen.py"
-copyright = "MIT licence"
+copyright = "the authors, MIT licence"
 extensions = [
     "myst_parser",
     "sphinx_copybutton",
@@ -21,7 +21,7 @@ extensions = [
     "sphinx_exercise",
     "sphinx-mathjax-offline",  # formulas without a request to another server
 ]
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "substitution"]
+myst_enable_extensions = ["attrs_block", "colon_fence", "dollarmath", "substitution"]
 myst_heading_anchors = 3
 # [ppg.py 148](code:ppg.py#L148) and [ppg_procgen.py 200](cleanrl:ppg_procgen.py#L200)
 myst_url_schemes = {

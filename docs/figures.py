@@ -213,7 +213,7 @@ def same_policy(flags):
     axes.axvline(data["target"], color=AUX, lw=0.8, ls="--")
     axes.text(data["target"] + 0.03, 2.0, "V aux = target", color=AUX, va="center")
     words = {"0.0": ("L aux alone", BAD, (2.0, 1.58)), "1.0": ("with the KL, weight 1", POLICY,
-             (2.28, 1.3)), "10.0": ("with the KL, weight 10", VALUE, (1.62, 1.13))}  # fmt: skip
+             (2.45, 1.29)), "10.0": ("with the KL, weight 10", VALUE, (0.95, 0.78))}  # fmt: skip
     for beta, (label, colour, place) in words.items():
         path = np.array(data[beta]["path"])
         axes.plot(*path.T, color=colour, lw=2)

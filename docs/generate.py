@@ -6,6 +6,7 @@ any more: a hunk of the diff or a scalar without an explanation, or an explanati
 
 import ast
 import difflib
+import html
 import importlib
 import json
 import re
@@ -64,9 +65,11 @@ def whole_script(path):
     return raw_html(f'<div class="highlight-python notranslate">{code}</div>')
 
 
-def markdown_table(head, rows):
+def markdown_table(head, rows, wide=False):
+    """A table; a wide one scrolls on a small screen, instead of being squeezed."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(x) for x in line) + " |" for line in lines) + "\n"
+    text = "\n".join("| " + " | ".join(str(x) for x in line) + " |" for line in lines) + "\n"
+    return "{.wide}\n" + text if wide else text
 
 
 def same_keys(what, explained, found):
@@ -90,11 +93,12 @@ def flags_table():
         paper, published, cleanrl = known.get(name, ("", "", ""))
         flag = f"`--{name.replace('_', '-')}`{only}"
         text = text.replace("|", "\\|") + (
-            f" *Not the paper's:* {explanations.WHY[name]}" if name in explanations.WHY else ""
+            f". *Not the paper's:* {explanations.WHY[name]}" if name in explanations.WHY else ""
         )
-        rows.append([flag, f"`{default}`", paper, published, cleanrl, text])
+        shown = f'<code class="whole">{html.escape(default, quote=False)}</code>'
+        rows.append([flag, shown, paper, published, cleanrl, text])
     head = ["flag", "default", "paper", "published code", "CleanRL", "what it is"]
-    return markdown_table(head, rows)
+    return markdown_table(head, rows, wide=True)
 
 
 def logged_names():
@@ -128,7 +132,7 @@ def metrics_table():
     rows = []
     for name, (formula, unit, when) in explanations.METRICS.items():
         rows.append([f"`{name}`", formula, unit, when, line_link(PPG, line_of(name))])
-    return markdown_table(["scalar", "what", "unit", "when", "line of PPG"], rows)
+    return markdown_table(["scalar", "what", "unit", "when", "line of PPG"], rows, wide=True)
 
 
 def owner_of(lines, number):
@@ -176,10 +180,12 @@ def diff_block(owner, piece):
     piece = piece[blank[0] : blank[-1] + 1]  # no blank ends
     text = "\n".join(sign + line for sign, _, line in piece)
     shown = highlight(text, DiffLexer(stripnl=False), HtmlFormatter(nowrap=True)).splitlines()
-    rows = "".join(
-        f'<span class="linenos">{line_link(PPG, j + 1) if sign != "-" else "":>4} </span>{line}\n'
-        for (sign, j, _), line in zip(piece, shown, strict=True)
-    )
+    rows = ""
+    for (sign, j, _), line in zip(piece, shown, strict=True):
+        number = (
+            " " * 4 if sign == "-" else f"{j + 1:>4}".replace(str(j + 1), line_link(PPG, j + 1))
+        )
+        rows += f'<span class="linenos">{number} </span>{line}\n'
     return raw_html(
         f'<div class="literal-block-wrapper docutils"><div class="code-block-caption">{owner}</div>'
         f'<div class="highlight-diff notranslate"><div class="highlight"><pre>\n{rows}</pre></div>'
@@ -210,8 +216,16 @@ def algorithm_table():
             raise ValueError(f"docs/explanations.py, ALGORITHM: {code!r} stands on lines {found}")
         shown = code if len(code) < 60 else code[:57] + "..."
         owner = owner_of(source, found[0] - 1)
-        rows.append([number, step, line_link(PPG, found[0]), f"`{shown}`", f"`{owner}`"])
-    return markdown_table(["", "Algorithm 1", "line", "of `ppg_procgen.py`", "in"], rows)
+        rows.append(
+            [
+                number,
+                step,
+                line_link(PPG, found[0]),
+                f"`{shown}`",
+                f'<code class="whole">{owner}</code>',
+            ]
+        )
+    return markdown_table(["", "Algorithm 1", "line", "of `ppg_procgen.py`", "in"], rows, wide=True)
 
 
 def sections_table():
@@ -420,7 +434,7 @@ def curves_table():
         "a bad sign",
         "look first at",
     ]
-    return markdown_table(head, rows)
+    return markdown_table(head, rows, wide=True)
 
 
 def fingerprints():

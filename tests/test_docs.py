@@ -81,7 +81,7 @@ def test_flags_page_has_all_flags(generate):
         field.name for module in SCRIPTS.values() for field in dataclasses.fields(module.Args)
     }
     assert page == {name.replace("_", "-") for name in fields}
-    defaults = dict(re.findall(r"^\| `--([\w-]+)`.*?\| `(.*?)`", generate.flags_table(), re.M))
+    defaults = dict(re.findall(r"^\| `--([\w-]+)`.*?<code.*?>(.*?)<", generate.flags_table(), re.M))
     assert ast.literal_eval(defaults["beta-clone"]) == ppg_procgen.Args().beta_clone
     assert ast.literal_eval(defaults["num-envs"]) == ppo_procgen.Args().num_envs
 
@@ -97,7 +97,9 @@ def test_lines_of_the_algorithm(generate):
     lines = (ROOT / "ppg_procgen.py").read_text().splitlines()
     table = generate.algorithm_table()
     link = r'<a href="ppg_procgen.html#L-(\d+)">\2</a>'
-    rows = re.findall(rf"^\| (\d+) \| .* \| {link} \| `(.*?)` \| `([\w. ]+)` \|$", table, re.M)
+    rows = re.findall(
+        rf"^\| (\d+) \| .* \| {link} \| `(.*?)` \| <code.*?>([\w. ]+)</code> \|$", table, re.M
+    )
     assert [int(row[0]) for row in rows] == list(range(1, 15))
     for _, number, code, owner in rows:
         assert lines[int(number) - 1].strip().startswith(code.removesuffix("..."))

@@ -5,6 +5,7 @@ set to a directory, leaves a picture there of every page, width and theme.
 """
 
 import functools
+import html.parser
 import http.server
 import os
 import shutil
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin
 
 import pytest
 
@@ -28,11 +30,17 @@ SHOTS = os.environ.get("SHOTS")
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The address of the built site, served from this machine."""
+def folder(tmp_path_factory):
+    """The built site."""
     folder = tmp_path_factory.mktemp("site")
     build = [sys.executable, "-m", "sphinx", "-q", "-W", "-n", str(DOCS), str(folder)]
     subprocess.run(build, check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(folder):
+    """The address of the built site, served from this machine."""
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *args):
@@ -75,6 +83,36 @@ def visit(browser, site):
     for context in contexts:
         context.close()
     assert not [text for text in problems if not text.startswith(("asks data:", "asks blob:"))]
+
+
+class Anchors(html.parser.HTMLParser):
+    """What a page links to, and what can be linked to in it."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.links, self.ids = set(), set()
+        self.feed(page.read_text("utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.ids.add(attributes.get("id"))
+        if tag == "a" and attributes.get("href"):
+            self.links.add(attributes["href"])
+
+
+def test_links_inside_the_site_resolve(folder):
+    pages = {page.name: Anchors(page) for page in folder.glob("*.html")}
+    followed = 0
+    for name, page in pages.items():
+        for link in page.links:
+            target, fragment = urldefrag(urljoin(name, link))
+            if "://" in target or target.startswith("mailto:"):
+                continue
+            assert (folder / unquote(target)).is_file(), f"{name}: {link}"
+            if fragment and target in pages:
+                assert fragment in pages[target].ids, f"{name}: {link}"
+                followed += 1
+    assert followed > 100
 
 
 @pytest.mark.parametrize("name", PAGES)
