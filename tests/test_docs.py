@@ -118,6 +118,17 @@ def test_diff_walk_has_every_changed_line(generate):
         assert (b[int(number) - 1] == line) if sign == "+" else number == ""
 
 
+def test_returns_in_the_readme(generate):
+    """On fruitbot, over the last 100,000 steps."""
+    rows = [line.strip("| ").split(" | ") for line in generate.easy_table().splitlines()]
+    ends = dict(zip(rows[0], rows[-1], strict=True))
+    names = "PPO", "PPO, its recipe", "train-procgen"
+    ours, recipe, other = (f"{float(ends[f'fruitbot: {name}']):.1f}" for name in names)
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert f"to {ours} against {other} at the end" in text
+    assert f"the same script and seed came to {recipe} " in text
+
+
 def test_sizes_in_the_readme():
     """The README, which is not generated, names the buffer's size at the defaults and for 256."""
     args = ppg_procgen.Args()
@@ -166,20 +177,36 @@ def test_faults_show_the_signs_that_the_exercise_names(generate, measure):
 
 def commands(text):
     """The lines of fenced blocks that are commands, and inline ones."""
-    blocks = re.findall(r"^```(?:bash)?\n(.*?)^```", text, re.M | re.S)
+    fenced = re.findall(r"^(`{3,})([^\n]*)\n(.*?)^\1$", text, re.M | re.S)
+    blocks = [block for _, language, block in fenced if language in ("", "bash")]
     lines = [
-        line.split("  #")[0] for block in blocks for line in block.replace("\\\n", " ").splitlines()
+        line if line.endswith("  # quick") else line.split("  #")[0]
+        for block in blocks
+        for line in block.replace("\\\n", " ").splitlines()
     ]
     lines += re.findall(r"`((?:python|torchrun|benchmark/)[^`]*)`", text)
     starts = r"(\w+=\S+ )*(python |torchrun |pip |uv |tensorboard |sphinx-build |benchmark/\S+\.sh)"
     return [part for line in lines for part in line.split(" && ") if re.match(starts, part)]
 
 
+def test_commands_are_found():
+    """Also below a block that is not closed like it is opened, and over several lines."""
+    text = "```{include} a.inc\n```\n\n```\npython a.py \\\n  --b 1  # quick\npip install c  # why\n```\n"
+    assert commands(text) == ["python a.py    --b 1  # quick", "pip install c"]
+
+
 @BY_PAGE
 def test_commands_are_accepted(page, tmp_path, monkeypatch):
-    """Flags by the scripts' own parsers; dry runs and checks of exercises are run."""
+    """Flags by the scripts' own parsers; what is marked as quick and exercises' checks are run."""
     monkeypatch.chdir(ROOT)
+    for file in ROOT.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    (tmp_path / "runs").unlink(missing_ok=True)
     for command in commands(page.read_text()):
+        if command.endswith("  # quick"):
+            command = command.removesuffix("  # quick")
+            run = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
+            assert run.returncode == 0 and "_procgen" in run.stdout, run.stderr
         words = shlex.split(command)
         script = next((word for word in words if Path(word).name in SCRIPTS), None)
         if script and words[0] != "uv":
@@ -192,9 +219,6 @@ def test_commands_are_accepted(page, tmp_path, monkeypatch):
         for word in words:
             if re.match(r"(benchmark|docs|tests)/", word) and "_build" not in word:
                 assert (ROOT / word).exists(), command
-        if "--dry-run" in words:
-            run = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
-            assert run.returncode == 0 and "_procgen.py" in run.stdout, run.stderr
         if "docs/exercises/" in command:
             run = [sys.executable, "-m", "pytest", "-q", "-x", words[-1]]
             text = subprocess.run(run, cwd=ROOT, capture_output=True, text=True).stdout
