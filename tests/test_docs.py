@@ -191,7 +191,8 @@ def commands(text):
 
 def test_commands_are_found():
     """Also below a block that is not closed like it is opened, and over several lines."""
-    text = "```{include} a.inc\n```\n\n```\npython a.py \\\n  --b 1  # quick\npip install c  # why\n```\n"
+    text = "```{include} a.inc\n```\n\n"
+    text += "```\npython a.py \\\n  --b 1  # quick\npip install c  # why\n```\n"
     assert commands(text) == ["python a.py    --b 1  # quick", "pip install c"]
 
 
