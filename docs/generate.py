@@ -95,7 +95,7 @@ def flags_table():
         text = text.replace("|", "\\|") + (
             f". *Not the paper's:* {explanations.WHY[name]}" if name in explanations.WHY else ""
         )
-        shown = f'<code class="whole">{html.escape(default, quote=False)}</code>'
+        shown = f'<code class="docutils literal whole">{html.escape(default, quote=False)}</code>'
         rows.append([flag, shown, paper, published, cleanrl, text])
     head = ["flag", "default", "paper", "published code", "CleanRL", "what it is"]
     return markdown_table(head, rows, wide=True)
@@ -137,14 +137,17 @@ def metrics_table():
 
 def owner_of(lines, number):
     """What a line of a script stands in: a section, class.method, function or section of train."""
-    inner = ""
+    inner = {"class": "", "def": ""}  # where a line stands in a class, or in a function
     for line in reversed(lines[: number + 1]):
-        banner = re.match(r"# =+ (\w+) =+", line)
-        name = re.match(r"(?:class|def) (\w+)", line)
-        part = re.match(r" +(?:def (\w+)|# -{20,} ([\w ]+))", line)
-        if banner or name:
-            return (banner or name)[1] + inner
-        inner = inner or (f".{part[1] or part[2]}" if part else "")
+        banner, name = re.match(r"# =+ (\w+) =+", line), re.match(r"(class|def) (\w+)", line)
+        method = re.match(r"    def (\w+)", line)
+        part = re.match(r" +# -{20,} ([\w ]+)", line)
+        if banner:
+            return banner[1]
+        if name:
+            return name[2] + inner[name[1]]
+        inner["class"] = inner["class"] or (f".{method[1]}" if method else "")
+        inner["def"] = inner["def"] or (f".{part[1]}" if part else "")
     return "docstring"
 
 
@@ -222,7 +225,7 @@ def algorithm_table():
                 step,
                 line_link(PPG, found[0]),
                 f"`{shown}`",
-                f'<code class="whole">{owner}</code>',
+                f'<code class="docutils literal whole">{owner}</code>',
             ]
         )
     return markdown_table(["", "Algorithm 1", "line", "of `ppg_procgen.py`", "in"], rows, wide=True)
@@ -250,13 +253,18 @@ def sections_table():
 def gradients_table():
     """Which loss reaches which part of the network, as measure.py found it."""
     reached = json.loads((figures.DATA / "equations.json").read_text())["gradients"]
-    losses = {"policy": r"$L^{clip}$", "entropy": r"$S[\pi]$", "kl": "KL"}
-    losses |= {"value": "$L^{value}$", "aux": "$L^{aux}$"}
+    losses = {
+        "policy": (r"$L^{clip}$", "policy"),
+        "entropy": (r"$S[\pi]$", "policy"),
+        "aux": ("$L^{aux}$", "auxiliary"),
+        "kl": ("KL", "auxiliary"),
+        "value": ("$L^{value}$", "both"),
+    }
     rows = []
-    for loss, symbol in losses.items():
+    for loss, (symbol, phase) in losses.items():
         parts = [", ".join(reached[arch][loss]).replace("_", " ") for arch in reached]
-        rows.append([symbol, *parts])
-    return markdown_table(["loss", *reached], rows)
+        rows.append([symbol, phase, *parts])
+    return markdown_table(["loss", "phase", *reached], rows)
 
 
 def tests_table():
