@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -67,6 +68,16 @@ def test_stub_fails_and_solution_passes(name):
         check()
 
 
+def test_minutes_are_the_same_everywhere():
+    page = (EXERCISES.parent / "exercises.md").read_text("utf-8")
+    labels = re.findall(r"^\| \{numref\}`(.*?)` .* \| (\w+) \| (\w+) \|$", page, re.M)
+    boxes = re.findall(r"^::::\{exercise\} (\w+), (\w+) .*: `(.*).py`\n:label: (.*)$", page, re.M)
+    assert [name for *_, name, _ in boxes] == NAMES
+    assert labels == [(label, difficulty, minutes) for difficulty, minutes, _, label in boxes]
+    for _, minutes, name, _ in boxes[:-1]:
+        assert f" {minutes} minutes.\n" in (EXERCISES / f"{name}.py").read_text("utf-8")
+
+
 def wrong_options(exercise, answers):
     """(constant, value) of every wrong choice in a solution, one at a time."""
     for key, options in getattr(exercise, "OPTIONS", {}).items():
@@ -103,6 +114,21 @@ OLD_LOGITS_MOVED = """\
     for _ in range(args.e_aux):
         old_logits = torch.stack([agent(trajectory)[0].detach() for trajectory in obs])
 """
+OLD_LOGITS_TAKEN = """\
+    import ppg_procgen
+    old_logits = ppg_procgen.old_policy_logits(agent, buffer, args)
+    for _ in range(args.e_aux):
+"""
+NOT_UPDATED = """\
+- values[t]
+        if next_done:
+            advantages[t] = rewards[t] - values[t]
+            continue
+"""
+TWICE = """\
+            L_aux.backward()
+            (loss - L_aux).backward()
+"""
 BUFFER = 'buffer["obs"], buffer["returns"]'
 ROLLED = (
     f"(x.flatten(0, 1).roll(1, 0).unflatten(0, (len(x), -1)) for x in ({BUFFER}))"  # by one step
@@ -123,19 +149,41 @@ REPEATED = "Yes, features that predict values help most as long as the policy is
 MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the check says)]
     "01_gae": [
         ("gamma * gae_lambda", "gamma", "not by gamma"),
-        ("gamma * going_on * next_value", "gamma * next_value", "must not count"),
+        ("gamma * gae_lambda", "gae_lambda", "not by lambda"),
+        (" gamma * gae_lambda *", "", "multiply the later advantage by gamma * lambda"),
+        (" + gamma * gae_lambda * going_on * advantage", "", "these are the delta_t"),
+        ("gamma * going_on * next_value", "going_on * next_value", "V(next) is multiplied"),
+        ("gamma * going_on * next_value", "gamma * next_value", "V(next) must not count"),
+        (" * going_on * advantage", " * advantage", "A(next) must not count"),
         ("= values[t], dones[t]", "= values[t], dones[t - 1]", "dones[t + 1] tells"),
-        (" * going_on * advantage", " * advantage", "here only the value"),
-        ("gamma * going_on * next_value", "gamma * next_value", "here only the advantage"),
+        ("going_on = 1 - next_done", "going_on = 1 - dones[t]", "dones[t + 1] tells"),
         ("= rewards[t]", "= going_on * rewards[t]", "has its reward"),
+        ("- values[t]", "- going_on * values[t]", "still counts: r - V"),
+        ("        advantage = delta", "        delta *= going_on\n        advantage = delta",
+         "the last step has an advantage"),
+        ("- values[t]\n", NOT_UPDATED, "must go on changing"),
         ("return advantages", "return advantages[::-1]", "in reversed order"),
+        ("return advantages", "return [-x for x in advantages]", "the sign is turned"),
+        ("return advantages", "", "is `return` missing"),
+        ("return advantages", "return advantages, [1.0, 2.0]", "return only the advantages"),
+        ("return advantages", "return advantages[1:]", "one advantage for each step: 1, not 0"),
+        ("return advantages", "return [advantages]", "a list of numbers"),
+        ("= [0.0] * len(rewards), 0.0", "= rewards, 0.0", "changes one of the lists"),
         ("next_value, next_done = values[t], ", "next_done = ", "it is values[t + 1]"),
-        ("= advantage\n", "= advantage + values[t]\n", "got [3.0], wanted [2.5]: these are A + V"),
+        ("= advantage\n", "= advantage + values[t]\n", "these are A + V"),
         ("1 - next_done", "1 - (next_done or dones[t])", "must not matter"),
+        ("advantage = delta", "advantage = 0.5 + delta", "no mistake that"),
+    ],
+    "02_clip": [
+        ("(1.0, -1.0): True", '(1.0, -1.0): "True"', "without quotes"),
+        ("(1.0, -1.0): True", "(1.0, -1.0): -1.0", "without quotes"),
     ],
     "03_numbers": [
         ("math.log(15)", "math.log2(15)", "nats, not bits"),
         ("e_aux * math.ceil(num_envs", "math.ceil(e_aux * num_envs", "EACH epoch"),
+        ("math.ceil(num_envs * n_pi", "math.ceil(n_pi", "count the trajectories"),
+        ("return 1\n", "return '1'\n", "return one number, not '1'"),
+        ("return 1\n", "pass\n", "is `return` missing"),
     ],
     "04_joint_loss": [
         ("kl_divergence(old_logits, logits):", "kl_divergence(logits, old_logits):", "the OLD"),
@@ -149,13 +197,23 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ("square().mean()", "square().sum()", "not sums"),
         ("beta_clone * kl", "kl", "beta_clone weighs"),
         ("+ beta_clone", "- beta_clone", "a penalty"),
-        ("beta_clone * ", "0 * ", "the KL is missing"),
+        ("beta_clone * ", "0 * ", "which is missing"),
         ("gence(old_logits, logits) ", "gence(logits, old_logits) ", "the old logits first"),
         ("(old_logits - logits)", "(logits - old_logits)", "the wrong way round"),
         (".sum(-1).mean()", ".sum(-1)", "return one number"),
         (".sum(-1).mean()", ".sum(-1).mean().item()", "as a tensor"),
         ("gence(old_logits, logits) ", "gence(old_logits, logits).detach() ", "reaches logits"),
         ("+ L_value", "+ L_value.detach()", "reaches values"),
+        ("(old_logits - logits)", "(old_logits.log() - logits)", "NaN"),
+        ("old_logits.exp() *", "old_logits *", "gives the probabilities"),
+        ("(old_logits - logits)", "(old_logits - logits).abs()", "no absolute value"),
+        ("return (old", "old_logits -= 0.1\n    return (old", "kl_divergence changes a tensor"),
+        ("    L_aux =", "    returns -= 0.1\n    L_aux =", "auxiliary_loss changes a tensor"),
+        ("aux_values - returns", "aux_values[:, None] - returns", "are (B, B)"),
+        ("+ L_value", "- L_value", "L^value is added"),
+        ("    return (old", "    (old", "kl_divergence returns nothing"),
+        ("    return L_aux", "    L_aux", "auxiliary_loss returns nothing"),
+        ("square()", "abs()", "no mistake that this check knows"),
     ],
     "05_ppg_from_ppo": [
         (BUFFER, ROLLED, "WHOLE trajectories"),
@@ -167,7 +225,7 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ("L_aux + ", "", "L^aux is missing"),
         (" + args.vf_true_weight * L_value", "", "L^value is missing"),
         ("args.vf_true_weight * ", "", "vf_true_weight weighs"),
-        ("returns[inds]", "returns[: len(inds)]", "index states and returns alike"),
+        ("returns[inds]", "returns[: len(inds)]", "of the same states"),
         ("returns[inds].flatten()", "returns[inds].reshape(-1, 1)", "returns (B, 1) are (B, B)"),
         ("L_aux = 0.5 * ", "L_aux = ", "L^aux has a factor 1/2"),
         ("L_value = 0.5 * ", "L_value = ", "L^value has a factor 1/2"),
@@ -200,11 +258,21 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ("torch.optim.Adam(", "torch.optim.AdamW(", "the optimizer is Adam"),
         ("args.aux_learning_rate", "args.learning_rate", "a step size of its own"),
         ("agent.parameters()", "agent.aux_value_head.parameters()", "all of the agent"),
+        ("            loss.backward()\n", "", "loss.backward() is missing"),
+        ("            loss.backward()\n", TWICE, "backward() is called twice"),
+        ("obs[inds].flatten(0, 1)", "obs[inds].flatten(0, 1).float()", "leave the type of obs"),
+        ("    return metrics", "    pass", "auxiliary_phase returns nothing"),
+        ('"kl_loss": KL', '"kl": KL', "dictionaries with the keys aux_value_loss, kl_loss"),
+        (CAT, "torch.cat(stored_obs), torch.cat(stored_returns)", "is a dictionary with the keys"),
+        (CAT, CAT.replace('"returns"', '"return"'), "is a dictionary with the keys"),
+        (CAT, CAT.replace("cat(stored_obs)", "cat(stored_obs, 1)"), "obs: (n_pi * N, T"),
+        (OLD_LOGITS, OLD_LOGITS_TAKEN, "write it yourself"),
     ],
     "06_old_policy": [
         ("args.e_aux):\n", 'args.e_aux):\n        buffer["old_logits"] = ppg_procgen.'
          "old_policy_logits(agent, buffer, args)\n", "pi_old still moves"),
         ("metrics += ", "metrics = ", "all gradient steps"),
+        ("    return metrics", "", "right_loop returns nothing"),
         ("args)\n    for", "args).roll(1, 0)\n    for", "change nothing else"),
     ],
     "08_kl_direction": [
@@ -213,7 +281,8 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ("KL_NEW_OLD = ", "KL_NEW_OLD = -1 / 2 or ", "ln of the first minus"),
         ("KL_OLD_NEW = ", "KL_OLD_NEW = 5 / 32 or ", "no mean over 4"),
         ("KL_OLD_NEW = ", "KL_OLD_NEW = 5 / 8 * 0.6931471805599453 or ", "units of ln 2"),
-        ("KL_OLD_NEW = ", "KL_OLD_NEW = 1 or ", "probability x halvings"),
+        ("KL_OLD_NEW = ", "KL_OLD_NEW = 0.3 or ", "probability x halvings"),
+        ("KL_OLD_NEW = ", "KL_OLD_NEW = 0.433 or ", "units of ln 2"),
         ("KL_OLD_NEW = ", "KL_OLD_NEW = 11 / 8 or ", "a doubling counts -1"),
         ("KL_NEW_OLD = ", "KL_NEW_OLD = 1 or ", "a doubling counts -1"),
         ("KL_OLD_NEW = ", "KL_OLD_NEW = '5/8' or ", "without quotes"),
@@ -231,7 +300,13 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         (FINAL_MEAN, f"    return max({RETURNS} for row in rows)\n{FINAL_MEAN}", "the maximum"),
         ("0.95 * last_step", "0 * last_step", "not of the last 5 %"),
         (END, "end = rows[-len(rows) // 20 :]", "of the ROWS"),
-        (' and int(row["value"]) == value', "", "is not"),
+        (' and int(row["value"]) == value', "", "AND this value"),
+        ('row["parameter"] == parameter and ', "", "AND this value"),
+        ("    return sum(float", "    sum(float", "final_mean returns nothing"),
+        ("return math.sqrt", "math.sqrt", "spread returns nothing"),
+        ('("n_pi", 4, 8): True', '("n_pi", 4, 8): "True"', "without quotes"),
+        ('("n_pi", 4, 8): True', '("n_pi", 4, 8): 0.09', "without quotes"),
+        ("FAR_APART = True", "FAR_APART = False", "the rule does call it a finding"),
         (' and row["mode"] == "hard"', "", "choose the rows with mode hard"),
         ("hard_", "easy_", "easy levels have other constants"),
         (WIDTH, "width = 1", "divide each deviation"),
@@ -256,6 +331,14 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ("--e-aux {epochs}", "--num-threads {epochs}", "num_threads has nothing"),
         ('"arms": ', '"arms": ["python ppg_procgen.py"] or ', "arms is a dictionary"),
         ("[1, 2, 3]", '"1,2,3"', "a list of numbers"),
+        ("[1, 2, 3]", "[[1], [2], [3]]", "a list of numbers"),
+        ("1e6 ", "{'1e6' if epochs else '3e5'} ", "equal step budgets"),
+        ("--env-id starpilot", "--env-id 'starpilot", "not a command: No closing"),
+        ('"metric": ', '"metrics": ', "has lost its key 'metric'"),
+        ('f"{epochs} epochs": ', "epochs: ", "names are text"),
+        ("--e-aux {epochs}", "--start-level {epochs}", "no effect without num_levels"),
+        ("--e-aux {epochs}", "--e-aux 0 --beta-clone {epochs}", "no effect: with e_aux 0"),
+        ("--e-aux {epochs}", "--distribution-mode {'hard' if epochs else 'easy'}", "easy and hard"),
         ("--e-aux {epochs}", "--e-aux {epochs} --e-pi {epochs + 1}", "['e_pi', 'e_aux']"),
         ("--n-pi 8", "--n-pi 100", "no auxiliary phase"),
         ("[1, 2, 3]", "[1, 2]", "at least three seeds"),
@@ -288,6 +371,22 @@ def test_likely_mistake_is_named(name, right, wrong, said):
     ("name", "right", "other"),
     [
         ("03_numbers", "math.log(15)", "2.71"),
+        ("01_gae", "return advantages", "import torch; return torch.tensor(advantages)"),
+        ("01_gae", "return advantages", "return reversed(advantages[::-1])"),
+        ("01_gae", "return advantages", "import numpy; return numpy.float32(advantages)"),
+        (
+            "05_ppg_from_ppo",
+            "torch.stack([agent(trajectory)[0] for trajectory in obs])",
+            "torch.stack([agent(trajectory)[0].float() for trajectory in obs])",
+        ),
+        ("05_ppg_from_ppo", "torch.cat(stored_returns)}", "torch.cat(stored_returns), 'n': 1}"),
+        ("05_ppg_from_ppo", "            auxiliary_phase(", "            [] + auxiliary_phase("),
+        (
+            "05_ppg_from_ppo",
+            "(agent.parameters(),",
+            "([{'params': [x]} for x in agent.parameters()],",
+        ),
+        ("08_kl_direction", "KL_OLD_NEW = ", "KL_OLD_NEW = 0.63 or "),
         (
             "06_old_policy",
             "ppg_procgen.old_policy_logits(agent, buffer, args)",
@@ -309,12 +408,22 @@ def test_other_solution_passes(name, right, other):
     [
         ["ppo_procgen.py --total-timesteps 1e6", "ppg_procgen.py --n-pi 8 --total-timesteps 1e6"],
         ["ppo_procgen.py", "ppo_procgen.py --anneal-lr"],
+        ["ppg_procgen.py", "ppg_procgen.py --clip-coef 0 --kl-penalty 1"],
         [f"ppg_procgen.py --arch {arch}" for arch in ("dual", "shared", "detach")],
     ],
 )
 def test_other_plans_are_sound(commands):
     plan = answers_of("10_open")["PLAN"]
     plan |= {"arms": {command: f"python {command}" for command in commands}}
+    assert not list(complaints(solve(load("10_open"), {"PLAN": plan})))
+
+
+def test_values_of_two_discounts_are_not_compared():
+    plan = answers_of("10_open")["PLAN"] | {"metric": "losses/value_loss"}
+    plan |= {"arms": {x: f"python ppo_procgen.py --gamma {x}" for x in ("0.9", "0.99")}}
+    (said,) = complaints(solve(load("10_open"), {"PLAN": plan}))
+    assert "the values are of something else" in said
+    plan |= {"metric": "charts/episodic_return"}
     assert not list(complaints(solve(load("10_open"), {"PLAN": plan})))
 
 
@@ -333,7 +442,7 @@ def test_wrong_guess_does_not_print_the_answer(tmp_path):
     run = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tmp_path.iterdir()]
     path = {"PYTHONPATH": str(EXERCISES.parents[1])}
     said = subprocess.run(run, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True)
-    for hint in "iterations (rounded", "DISTANCE, measured", "ESTIMATE: ", "FAR: ", "--help tells":
+    for hint in "how many iterations", "DISTANCE, measured", "ESTIMATE: ", "FAR: ", "--help tells":
         assert hint in said.stdout
     for answer in "== 240", "'more'", "1.1875", "'equal'", "'either'", "== 32":
         assert answer not in said.stdout

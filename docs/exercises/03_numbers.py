@@ -3,6 +3,8 @@
 Write the functions; then: python -m pytest docs/exercises/03_numbers.py
 """
 
+from numbers import Real
+
 
 def first_ratio():
     """The probability ratio in the very first minibatch of an iteration."""
@@ -25,7 +27,12 @@ def gradient_steps(num_envs, num_steps, total_timesteps, num_minibatches, update
 
 
 def auxiliary_steps(num_envs, n_pi, aux_minibatch_rollouts, e_aux):
-    """Gradient steps of one auxiliary phase. A last, smaller minibatch counts too."""
+    """Gradient steps of one auxiliary phase.
+
+    n_pi rollouts are stored, with one trajectory of each environment. A minibatch has
+    aux_minibatch_rollouts trajectories (the last one of an epoch maybe fewer), and every one of the
+    e_aux epochs visits all trajectories.
+    """
     raise NotImplementedError
 
 
@@ -41,12 +48,11 @@ CASES = {  # function: a hint, and what it must return for which arguments
     "first_entropy": ("-sum of p ln p with p = 1/15; nats, not bits", {(): 2.70805}),
     "first_kl": ("the old policy IS the policy at that moment", {(): 0}),
     "gradient_steps": (
-        "iterations (rounded up) x epochs x minibatches",
+        "how many iterations are there, rounded up? In each, every epoch visits every minibatch",
         {(64, 256, 16384 * 10, 8, 3): 240, (64, 256, 16384 * 10 + 1, 8, 3): 264},
     ),
     "auxiliary_steps": (
-        "a minibatch has whole trajectories: n_pi x num_envs of them, each once per epoch; round "
-        "up for EACH epoch",
+        "count the trajectories, not the rollouts; and the last minibatch of EACH epoch counts",
         {(64, 32, 4, 6): 3072, (3, 3, 4, 1): 3, (3, 3, 4, 2): 6},
     ),
     "buffer_bytes": (
@@ -60,6 +66,9 @@ def check(name):
     hint, cases = CASES[name]
     for arguments, wanted in cases.items():
         ours = globals()[name](*arguments)
+        assert ours is not None, f"{name} returns nothing: is `return` missing?"
+        number = isinstance(ours, Real) or getattr(ours, "shape", None) == ()
+        assert number, f"{name}: return one number, not {ours!r}"
         right = abs(ours - wanted) < 0.005  # 2.71 is good enough
         assert right, f"{name}{arguments} is not {ours}: {hint}"
 

@@ -1,6 +1,7 @@
 """Exercise 4: the losses of the auxiliary phase. 30 minutes.
 
-Tensors: logits and old_logits (B, 15) are log-probabilities; values, aux_values, returns (B,).
+Tensors: logits and old_logits (B, 15) are log-probabilities; values, aux_values, returns (B,). Both
+functions return one number, a tensor without dimensions, whose gradient is used.
 Then: python -m pytest docs/exercises/04_joint_loss.py
 """
 
@@ -36,24 +37,38 @@ def equal(ours, other):
     return torch.allclose(ours, other.to(ours), atol=1e-6)
 
 
-def number(ours):
+def number(ours, what):
+    assert ours is not None, f"{what} returns nothing: is `return` missing?"
     is_number = isinstance(ours, torch.Tensor) and ours.dim() == 0
-    assert is_number, "return one number, the mean over the states, as a tensor"
+    assert is_number, f"{what}: return one number, the mean over the states, as a tensor"
     return ours
 
 
-def check(ours, right, hint, *mistakes):
-    """Fail with the hint of the mistake that leads to our number, or else with `hint`."""
-    number(ours)
-    hint = next((words for wrong, words in mistakes if equal(ours, wrong)), hint)
+def called(function, *inputs):
+    """What a function returns for copies of the inputs, which it must not change."""
+    copies = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
+    ours = number(function(*copies), function.__name__)
+    pairs = [(x, y) for x, y in zip(copies, inputs, strict=True) if isinstance(x, torch.Tensor)]
+    kept = all(torch.equal(x, y) for x, y in pairs)
+    assert kept, f"{function.__name__} changes a tensor that it is given (-= and the like): do not"
+    return ours
+
+
+def check(ours, right, *mistakes):
+    """Fail with the hints of the mistakes that lead to our number, if any does."""
+    likely = [words for wrong, words in mistakes if equal(ours, wrong)]
+    numbers = f"got {float(ours):.4f}, wanted {float(right):.4f}: "
     fits = equal(ours, right)
-    assert fits, hint
+    assert fits, numbers + ("; or: ".join(likely) or "no mistake that this check knows")
 
 
 def test_kl_of_equal_policies():
     logits = example()[0]
-    hint = "a policy does not differ from itself"
-    check(kl_divergence(logits, logits), torch.zeros(()), hint)
+    ours = called(kl_divergence, logits, logits)
+    fits = equal(ours, torch.zeros(()))
+    nan = bool(ours.isnan())
+    assert not nan, "NaN: a logarithm of what is a logarithm already? F.kl_div has log_target=True"
+    assert fits, "a policy does not differ from itself: 0"
 
 
 def test_kl():
@@ -62,43 +77,57 @@ def test_kl():
     right = torch.distributions.kl_divergence(p, q).mean()
     turned = torch.distributions.kl_divergence(q, p).mean()
     weights = "that is KL[pi, pi_old]: weigh by the OLD probabilities"
+    logratio = old_logits - logits
     check(
-        kl_divergence(old_logits, logits),
+        called(kl_divergence, old_logits, logits),
         right,
-        "E[sum_a pi_old (log pi_old - log pi)]",
         (turned, weights),
         (-turned, weights),
         (-right, "negative: the logs are the wrong way round"),
         (6 * right, "the mean over the states, not their sum"),
         (right / 15, "sum over actions, then mean over states"),
+        ((old_logits * logratio).sum(-1).mean(), "exp of the logits gives the probabilities"),
+        (logratio.sum(-1).mean(), "weigh each action by its old probability"),
+        ((p.probs * logratio.abs()).sum(-1).mean(), "no absolute value: terms may be negative"),
     )
 
 
 def test_loss():
-    logits, values, aux_values, old_logits, returns = example()
-    ours = number(auxiliary_loss(logits, values, aux_values, old_logits, returns, 0.0))
-    aux, value = (((x - returns) ** 2).mean() for x in (aux_values, values))
+    logits, values, aux_values, old_logits, returns = inputs = example()
+    ours = called(auxiliary_loss, *inputs, 0.0)
+    nan = bool(ours.isnan())
+    assert not nan, "NaN: repair kl_divergence first"
+    L_aux, L_value = (0.5 * ((x - returns) ** 2).mean() for x in (aux_values, values))
+    crossed = [0.5 * ((x[:, None] - returns) ** 2).mean() for x in (aux_values, values)]
     pair = old_logits, logits
-    kl, turned = number(kl_divergence(*pair)), number(kl_divergence(*reversed(pair)))
-    right, mean = (aux + value) / 2, "the value losses are means over the states, not sums"
+    kl, turned = called(kl_divergence, *pair), called(kl_divergence, *reversed(pair))
+    sums = "the value losses are means over the states, not sums"
+    shape = "values (B, 1) minus returns (B,) are (B, B): leave both as they are"
     check(
         ours,
-        right,
-        "with beta_clone = 0, the two value losses remain",
-        (aux + value, "both value losses have a factor 1/2"),
-        (aux + value / 2, "L^aux has a factor 1/2, too"),
-        (aux / 2 + value, "L^value has a factor 1/2, too"),
-        (aux / 2, "L^value is trained in the auxiliary phase, too"),
-        (value / 2, "L^aux is missing"),
-        (6 * right, mean),
-        (12 * right, mean),
-        (right + kl, "beta_clone weighs the KL"),
+        L_aux + L_value,
+        (2 * (L_aux + L_value), "both value losses have a factor 1/2"),
+        (2 * L_aux + L_value, "L^aux has a factor 1/2, too"),
+        (L_aux + 2 * L_value, "L^value has a factor 1/2, too"),
+        (L_aux, "L^value is trained in the auxiliary phase, too"),
+        (L_value, "L^aux is missing"),
+        (L_aux - L_value, "L^value is added"),
+        (L_value - L_aux, "L^aux is added"),
+        (6 * (L_aux + L_value), sums),
+        (12 * (L_aux + L_value), sums),
+        (6 * L_aux + L_value, sums),
+        (L_aux + 6 * L_value, sums),
+        (crossed[0] + L_value, shape),
+        (L_aux + crossed[1], shape),
+        (sum(crossed), shape),
+        (L_aux + L_value + kl, "beta_clone weighs the KL"),
     )
+    difference = called(auxiliary_loss, *inputs, 2.0) - ours
     check(
-        auxiliary_loss(logits, values, aux_values, old_logits, returns, 2.0) - ours,
+        difference,
         2 * kl,
-        "beta_clone weighs the KL",
-        (0 * kl, "the KL is missing"),
+        (kl, "beta_clone weighs the KL"),
+        (0 * kl, "beta_clone weighs the KL, which is missing or has another weight"),
         (-2 * kl, "the KL is a penalty: add it"),
         (2 * turned, "kl_divergence takes the old logits first"),
     )
@@ -107,7 +136,9 @@ def test_loss():
 def test_gradients():
     """A loss is minimized by its gradients: they must reach what the network says."""
     inputs = [x.requires_grad_() for x in example()]
-    loss = number(auxiliary_loss(*inputs, 2.0))
+    with torch.no_grad():
+        called(auxiliary_loss, *inputs, 2.0)
+    loss = number(auxiliary_loss(*inputs, 2.0), "auxiliary_loss")
     if loss.requires_grad:
         loss.backward()
     for name, x in zip(("logits", "values", "aux_values"), inputs, strict=False):

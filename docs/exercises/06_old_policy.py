@@ -1,4 +1,4 @@
-"""Exercise 6: the old policy has moved into the loop. 20 minutes.
+"""Exercise 6: the old policy has moved into the loop. 15 minutes.
 
 In `moved_loop`, one line of the auxiliary phase stands in the wrong place: pi_old is computed anew
 in each epoch. The program runs, and logs something. What? First replace each None by a prediction,
@@ -29,15 +29,17 @@ def moved_loop(agent, optimizer, buffer, args):
 # kl_loss in the FIRST minibatch of each epoch, from epoch to epoch: "zero", "grows" or "falls"
 FIRST_KL = None
 
-# KL[policy before the phase, policy after it], compared with the right loop: "less", "equal" (up to
-# a tenth) or "more"
+# In what follows, "equal" means up to a tenth.
+
+# KL[policy before the phase, policy after it], compared with the right loop: "less", "equal" or
+# "more"
 DISTANCE = None
 
 # aux_value_loss in the last epoch, compared with the right loop: "lower", "equal" or "higher"
 AUX_VALUE_LOSS = None
 
-# The logged losses of the last epoch that look WORSE than with the right loop, and so would warn
-# you: "neither", "kl_loss", "aux_value_loss" or "both"
+# The logged losses of the last epoch that look WORSE than with the right loop, that is higher, and
+# so would warn you: "neither", "kl_loss", "aux_value_loss" or "both"
 WARNING = None
 
 
@@ -90,6 +92,7 @@ def logged(loop, seed, hold=False):
     choice = {"return_value": before} if hold else {"side_effect": compute}
     with patch.object(ppg_procgen, "old_policy_logits", **choice):
         metrics = loop(agent, optimizer, buffer, args)
+    assert metrics is not None, f"{loop.__name__} returns nothing: is `return` missing?"
     distance = ppg_procgen.kl_divergence(before, compute(agent, buffer, args))
     names = "kl_loss", "aux_value_loss"
     return torch.tensor([[float(step[name]) for step in metrics] for name in names]), distance

@@ -1,4 +1,4 @@
-"""Exercise 7: name the bug. 40 minutes.
+"""Exercise 7: name the bug. 25 minutes.
 
 Six runs of PPG on the tests' small game, A to F, each with a fault of its own. The page with the
 exercises draws some of their scalars beside those of a healthy run, and

@@ -4,14 +4,15 @@ Write the two functions, and replace each None. Then:
 python -m pytest docs/exercises/09_ablations.py
 
 The files are described in benchmark/published/README.md. Rows are dictionaries of strings, as
-csv.DictReader has them: float(row["step"]).
+csv.DictReader has them: float(row["step"]). As soon as your two functions are right,
+python docs/exercises/09_ablations.py prints your limit and all final means.
 """
 
 import csv
+import importlib
 import math
+from numbers import Real
 from pathlib import Path
-
-import ppg_procgen
 
 
 def final_mean(rows, parameter, value):
@@ -49,7 +50,7 @@ FINDING = {
 # The runs of an ablation have the defaults of ppg_procgen.py but for one parameter. Which of its
 # values is the default? So the file has three runs of the SAME setting.
 DEFAULT = {"n_pi": None, "e_pi": None, "e_aux": None}
-# Are the lowest and the highest of the three far enough apart for a "finding"? True or False.
+# By the rule above, would the lowest and the highest of the three be a finding? True or False.
 SAME_SETTING_FAR_APART = None
 
 # What follows from the file, by the same rule? True or False.
@@ -109,6 +110,19 @@ def difference(parameter, one, other):
 LIMIT = 2 * math.sqrt(2) * root_of_squares(deviations("ppg")) / 16
 
 
+def number(ours, what):
+    assert ours is not None, f"{what} returns nothing: is `return` missing?"
+    assert isinstance(ours, Real), f"{what}: return one number, not {ours!r}"
+    return ours
+
+
+def yes_or_no(answer, what):
+    if answer is None:
+        raise NotImplementedError
+    assert isinstance(answer, bool), f"{what}: True or False, without quotes"
+    return answer
+
+
 def not_equal(ours, wrong, right, hint):
     assert abs(ours - wrong) > 1e-6 or abs(right - wrong) < 1e-6, hint
 
@@ -117,11 +131,19 @@ def test_final_mean():
     everything = [float(row["mean_normalised_return"]) for row in ABLATIONS]
     for parameter, value in ("n_pi", 4), ("e_pi", 6), ("e_aux", 3):
         ours, run = final_mean(ABLATIONS, parameter, value), curve(parameter, value)
+        number(ours, "final_mean")
         right = mean(curve(parameter, value, 0.95))
         not_equal(ours, run[-1], right, "that is the last row alone: one noisy point")
         not_equal(ours, max(run), right, "that is the maximum: whoever picks it picks luck, too")
         not_equal(ours, mean(run), right, "that is the mean of all steps, not of the last 5 %")
-        not_equal(ours, mean(everything), right, "choose the rows of this parameter AND value")
+        both = "choose the rows of this parameter AND this value"
+        not_equal(ours, mean(everything), right, both)
+        last = max(float(row["step"]) for row in ABLATIONS)
+        end = [row for row in ABLATIONS if float(row["step"]) > 0.95 * last]
+        for keys in [("parameter", parameter)], [("value", str(value))], []:
+            chosen = [row for row in end if all(row[key] == x for key, x in keys)]
+            other = mean([float(row["mean_normalised_return"]) for row in chosen])
+            not_equal(ours, other, right, both)
         for count in math.floor(0.05 * len(run)), math.ceil(0.05 * len(run)):
             hint = "that is the mean of the last 5 % of the ROWS: compare each row's step"
             not_equal(ours, mean(run[-count:]), right, hint)
@@ -131,6 +153,7 @@ def test_final_mean():
 def test_spread():
     for algorithm in "ppg", "ppo":
         ours, hard = spread(FINAL, CONSTANTS, algorithm), deviations(algorithm)
+        number(ours, "spread")
         right, both = root_of_squares(hard) / 16, deviations(algorithm, ("easy", "hard"))
         mixed = "the file has PPO on easy levels, too: choose the rows with mode hard"
         for count in 16, len(both):
@@ -149,8 +172,7 @@ def test_spread():
 
 def test_finding():
     for (parameter, one, other), answer in FINDING.items():
-        if answer is None:
-            raise NotImplementedError
+        yes_or_no(answer, f"{parameter} {one} and {other}")
         gap = difference(parameter, one, other)
         numbers = f"{parameter} {one} and {other}: {gap:.4f} apart, the limit is {LIMIT:.4f}: "
         assert not answer or gap > LIMIT, f"{numbers}chance alone may do that, no order follows"
@@ -158,19 +180,21 @@ def test_finding():
 
 
 def test_same_setting():
+    ppg_procgen = importlib.import_module("ppg_procgen")
     for parameter, value in DEFAULT.items():
         if value is None:
             raise NotImplementedError
         hint = f"python ppg_procgen.py --help tells the default of {parameter}"
         right = value == getattr(ppg_procgen.Args(), parameter)  # pytest would print both sides
         assert right, hint
-    if SAME_SETTING_FAR_APART is None:
-        raise NotImplementedError
+    yes_or_no(SAME_SETTING_FAR_APART, "SAME_SETTING_FAR_APART")
     means = [mean(curve(parameter, value, 0.95)) for parameter, value in DEFAULT.items()]
     apart = max(means) - min(means)
-    assert (apart > LIMIT) == SAME_SETTING_FAR_APART, (
-        f"they are {apart:.4f} apart, the limit is {LIMIT:.4f}: the rule is for two runs chosen in "
-        f"advance, not for the extremes of three, and three seeds tell the spread only roughly"
+    right = (apart > LIMIT) == SAME_SETTING_FAR_APART
+    assert right, (
+        f"they are {apart:.4f} apart, the limit is {LIMIT:.4f}, so that the rule does call it a "
+        f"finding, within ONE setting. It is made for two runs that were chosen in advance, not "
+        f"for the extremes of three; and three seeds tell the spread only roughly"
     )
 
 
@@ -200,6 +224,18 @@ TRUTH = {
 
 def test_what_follows():
     for statement, answer in FOLLOWS.items():
-        if answer is None:
-            raise NotImplementedError
-        assert answer == TRUTH[statement][0], f"{statement}: {TRUTH[statement][1]}"
+        yes_or_no(answer, statement)
+        right = answer == TRUTH[statement][0]  # pytest would print both sides
+        assert right, f"{statement}: {TRUTH[statement][1]}"
+
+
+def show():
+    """Print the limit and the final means, with the two functions above."""
+    limit = 2 * math.sqrt(2) * spread(FINAL, CONSTANTS, "ppg")
+    print(f"limit {limit:.4f}")
+    for parameter, value in sorted({(row["parameter"], int(row["value"])) for row in ABLATIONS}):
+        print(f"{parameter:6}{value:3}  {final_mean(ABLATIONS, parameter, value):.4f}")
+
+
+if __name__ == "__main__":
+    show()

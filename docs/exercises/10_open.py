@@ -4,8 +4,9 @@ Write the plan before the first run: what you ask, what you expect, and which re
 wrong. Fill in PLAN; then: python -m pytest docs/exercises/10_open.py
 
 The checks accept any sound plan: the scripts take the commands, the arms differ in one thing that
-may change what is learned, each has the same number of steps and at least three seeds, and the
-metric is one that is logged. They do not judge your sentences: let somebody read them.
+may change what is learned (clipping against the KL penalty, which needs two flags, is one), each
+has the same number of steps and at least three seeds, and the metric is one that is logged. They do
+not judge your sentences: let somebody read them.
 docs/start.md has commands for a laptop. An auxiliary phase takes place after every n_pi x num_envs
 x num_steps steps, if more follow: a short run needs a smaller --n-pi.
 """
@@ -38,6 +39,12 @@ LAUNCHERS = "python", "torchrun", "uv"
 # Flags and scalars that have nothing to do with what is learned.
 NO_LEARNING = ppg_procgen.MAY_CHANGE | {"torch_deterministic", "cuda", "compile"}
 NO_LEARNING |= {"micro_batch_size", "num_threads", "num_test_envs"}
+NO_LEARNING -= {"total_timesteps"}  # which budgets are compared by
+AUXILIARY = {"n_pi", "beta_clone", "vf_true_weight", "aux_learning_rate", "aux_minibatch_rollouts"}
+INCOMPARABLE = {
+    "env_id": "returns of two games are not comparable: compare within a game",
+    "distribution_mode": "returns of easy and hard levels are not comparable: compare within one",
+}
 NOTHING_LEARNED = "charts/SPS", "charts/learning_rate"
 KINDS = {
     "arms": (dict, "a dictionary: name -> command"),
@@ -46,6 +53,7 @@ KINDS = {
 
 
 def planned(name):
+    assert name in PLAN, f"PLAN has lost its key {name!r}"
     if PLAN[name] is None:
         raise NotImplementedError(f"fill in {name}")
     kind, words = KINDS.get(name, (str, "text in quotes"))
@@ -56,7 +64,10 @@ def planned(name):
 def flags_of(name, command, seed=None):
     """Script and flags of an arm's command, as the script itself reads and checks them."""
     assert isinstance(command, str), f"{name}: a command is text in quotes"
-    words = shlex.split(command)
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise AssertionError(f"{name}: not a command: {error}") from None
     place = next((i for i, word in enumerate(words) if Path(word).name in SCRIPTS), None)
     start = [word for word in words[:place] if not re.match(r"\w+=", word)]  # without variables
     hint = f"{name}: the command starts with `python ppo_procgen.py` or `python ppg_procgen.py`"
@@ -64,13 +75,15 @@ def flags_of(name, command, seed=None):
     script, flags = Path(words[place]).name, words[place + 1 :]
     assert not {"-h", "--help"} & set(words), f"{name}: --help runs nothing"
     module = SCRIPTS[script]
+    refused = ""
     try:
         extra = [] if seed is None else ["--seed", str(seed)]
         args = module.read_flags(flags + extra, module.Args())
         module.check_args(args)
     except module.UsageError as error:
         no_procgen = str(error).startswith("Procgen is not installed")  # so it cannot run HERE
-        assert no_procgen, f"{name}: {script} refuses the command: {error}"
+        refused = "" if no_procgen else str(error)
+    assert not refused, f"{name}: {script} refuses the command: {refused}"
     assert args.resume is None, f"{name}: every run starts anew, without --resume"
     workers = re.findall(r"--(?:nnodes|nproc[-_]per[-_]node)[= ](\d+)", " ".join(words[:place]))
     return script, asdict(args) | {"num_workers": math.prod(map(int, workers))}
@@ -79,6 +92,7 @@ def flags_of(name, command, seed=None):
 def arms():
     """Name -> (script, flags)."""
     commands = planned("arms")
+    assert all(isinstance(name, str) for name in commands), "the arms' names are text in quotes"
     assert len(commands) >= 2, "an experiment compares: at least two arms"
     for name, command in commands.items():
         assert "--seed" not in command, f"{name}: the seeds stand in PLAN, the same for every arm"
@@ -110,9 +124,19 @@ def test_arms_differ_in_one_flag():
     if len({script for script, _ in runs}) > 1:
         differ.append("the script")
     assert differ, "the arms are the same: nothing is compared"
-    assert len(differ) == 1, f"the arms differ in {differ}: which of them made the difference?"
-    assert differ != ["env_id"], "returns of two games are not comparable: compare within a game"
-    assert not NO_LEARNING & set(differ), f"{differ[0]} has nothing to do with what is learned"
+    if set(differ) == {"clip_coef", "kl_penalty"}:  # one limit to the policy's steps, or the other
+        return
+    one = len(differ) == 1
+    assert one, f"the arms differ in {differ}: which of them made the difference?"
+    (name,) = differ
+    assert name not in INCOMPARABLE, INCOMPARABLE.get(name)
+    teaches = name not in NO_LEARNING
+    assert teaches, f"{name} has nothing to do with what is learned"
+    flags = [flags for _, flags in runs]
+    some_levels = name != "start_level" or all(x["num_levels"] for x in flags)
+    assert some_levels, "start_level has no effect without num_levels"
+    phases = name not in AUXILIARY or any(x.get("e_aux") for x in flags)
+    assert phases, f"{name} has no effect: with e_aux 0 there is no auxiliary phase"
 
 
 def test_auxiliary_phases_take_place():
@@ -124,6 +148,8 @@ def test_auxiliary_phases_take_place():
 
 def test_seeds():
     seeds = planned("seeds")
+    numbers = all(isinstance(seed, int) for seed in seeds)
+    assert numbers, "seeds is a list of numbers, such as [1, 2, 3]"
     assert len(set(seeds)) == len(seeds), "the same seed twice is the same run twice"
     assert len(seeds) >= 3, "at least three seeds: one run says nothing about the spread"
     for name, command in planned("arms").items():
@@ -135,6 +161,9 @@ def test_metric():
     metric, runs = planned("metric"), arms()
     assert metric in METRICS, f"no scalar is called {metric!r}: choose from {', '.join(METRICS)}"
     assert metric not in NOTHING_LEARNED, f"{metric} does not tell what was learned"
+    gammas = {flags["gamma"] for _, flags in runs.values()}
+    one_scale = len(gammas) == 1 or ("value" not in metric and "variance" not in metric)
+    assert one_scale, f"{metric}: with another gamma the values are of something else"
     for name, (script, flags) in runs.items():
         aux = metric.startswith("losses/aux/")
         logs_aux = script == "ppg_procgen.py" and flags["e_aux"]
