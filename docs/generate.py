@@ -267,6 +267,18 @@ def gradients_table():
     return markdown_table(["loss", "phase", *reached], rows)
 
 
+def course():
+    """The pages in their order, with what each promises at its top, and how long it takes."""
+    docs, rows = ROOT / "docs", []
+    (pages,) = re.findall(r"```\{toctree\}\n.*?\n\n(.*?)```", (docs / "index.md").read_text(), re.S)
+    for name in pages.split():
+        head = " ".join((docs / f"{name}.md").read_text("utf-8").split("\n\n")[1].split())
+        promise = r"\*You will be able to: (.*?)\. ([^.]*? minutes[^.]*)\. You need: "
+        if found := re.match(promise, head):
+            rows.append([f"{{doc}}`{name}`", found[1], found[2][0].lower() + found[2][1:]])
+    return markdown_table(["page", "afterwards you can", "it takes"], rows)
+
+
 def tests_table():
     """The files of tests, with the first line of what they say about themselves."""
     rows = [
@@ -583,21 +595,26 @@ def substitutions():
 def write_all(folder):
     """Write the generated parts that the pages include."""
     folder.mkdir(exist_ok=True)
-    parts = {"flags": flags_table(), "metrics": metrics_table()}
-    parts |= {"diff": diff_walk(), "speed": speed_tables(), "algorithm": algorithm_table()}
-    parts |= {"sections": sections_table(), "gradients": gradients_table(), "games": games_sheet()}
-    parts |= {
-        "fingerprints": fingerprints(),
-        "curves": curves_table(),
+    parts = {
+        "algorithm": algorithm_table(),
         "broken": broken_walk(),
         "bugs": bugs(),
-    }
-    parts |= {"hard": hard_table()[0], "easy": easy_table()}
-    parts |= {
-        "tests": tests_table(),
-        "gae_table": gae_table(),
         "clip_walk": clip_walk_table(),
+        "course": course(),
+        "curves": curves_table(),
+        "diff": diff_walk(),
+        "easy": easy_table(),
+        "fingerprints": fingerprints(),
+        "flags": flags_table(),
+        "gae_table": gae_table(),
+        "games": games_sheet(),
+        "gradients": gradients_table(),
+        "hard": hard_table()[0],
         "ledger": ledger(),
+        "metrics": metrics_table(),
+        "sections": sections_table(),
+        "speed": speed_tables(),
+        "tests": tests_table(),
     }
     parts |= {f"{path.stem}_lines": whole_script(path) for path in (PPO, PPG)}
     defaults = {name: default for name, (default, _) in (flags(PPO) | flags(PPG)).items()}

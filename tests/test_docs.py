@@ -281,6 +281,11 @@ def test_pages_of_the_course_have_their_parts(page):
     assert len(re.findall(r"^:::\{dropdown\} .+\n\S", check, re.M)) >= 3
 
 
+def test_course_lists_its_pages(generate):
+    listed = re.findall(r"^\| \{doc\}`(\w+)`", generate.course(), re.M)
+    assert sorted(listed) == [page.stem for page in LESSONS]
+
+
 def test_right_answers_stand_anywhere():
     """The right option is not, more often than not, the same one of its question."""
     places = collections.Counter()
