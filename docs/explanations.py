@@ -339,7 +339,7 @@ CURVES = {
     ),
     "losses/aux/kl_loss": (
         "0 in the first gradient step of a phase, then small",
-        "0 in the first minibatch of *every* epoch, or throughout: compared with itself; or above 0.1",
+        "0 in the first minibatch of *every* epoch (print `metrics[0]` of `auxiliary_epoch`), or throughout: compared with itself; or above 0.1",
         "where the old policy is computed; `--beta-clone`",
     ),
 }
@@ -355,7 +355,7 @@ BROKEN = {
             "losses/value_loss",
             "losses/explained_variance",
         ],
-        "The first iteration moves the policy far: `approx_kl` is a hundred times what it may be, and the entropy is below 1 before the policy can know anything. Later all looks calm, but the return is stuck below the best, since some actions are never tried again, and the values are worse than a constant.",
+        "The first iteration moves the policy far: `approx_kl` is a hundred times what it may be, and the entropy is below 1 before the policy can know anything. Later it looks calm on this scale, with a peak of `approx_kl` far above the sound run's, but the return is stuck below the best, since some actions are never tried again, and the values are worse than a constant.",
     ),
     "pictures not divided by 255": (
         ["charts/episodic_return", "losses/entropy", "losses/value_loss"],
@@ -367,11 +367,11 @@ BROKEN = {
     ),
     "value function not trained": (
         ["charts/episodic_return", "losses/value_loss", "losses/explained_variance"],
-        "Explained variance stays near 0, and the value loss does not fall. The return rises all the same: on an easy game, advantages without a value function are good enough. Do not conclude from the return that all is well.",
+        "Explained variance stays near 0 (it creeps up a little, as the features that the policy learns happen to tell something of the value), and the value loss does not fall. The return rises all the same: on an easy game, advantages without a value function are good enough. Do not conclude from the return that all is well.",
     ),
     "no KL term": (
         ["charts/episodic_return", "losses/aux/kl_loss", "losses/aux/aux_value_loss"],
-        "Nothing holds the policy in the auxiliary phase: within a phase `kl_loss` climbs to 0.3, and the return falls after every phase. (Auxiliary losses are drawn against the number of the auxiliary epoch, of which a phase has three.) The auxiliary value loss looks as good as ever.",
+        "Nothing holds the policy in the auxiliary phase: within a phase `kl_loss` climbs to 0.3, and the return falls after every phase. (Auxiliary losses are drawn against the number of the auxiliary epoch, of which a phase has three.) The auxiliary value loss still falls within every phase.",
     ),
     "entropy bonus too large": (
         ["charts/episodic_return", "losses/entropy", "losses/approx_kl"],

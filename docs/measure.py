@@ -128,7 +128,7 @@ def same_policy(betas=(0.0, 1.0, 10.0), target=3.0):
     """Gradient descent on L^joint in the smallest network: one feature f, one policy weight w.
 
     logits (w f, 0), V_aux = f. Where w f stays the same, so does the policy. For each beta_clone
-    the path of (f, w), and the divergence from the old policy at its end.
+    the path of (f, w), the divergence from the old policy at its end, and its maximum.
     """
     start, result = (1.0, 1.5), {"target": target}
 
@@ -137,10 +137,11 @@ def same_policy(betas=(0.0, 1.0, 10.0), target=3.0):
 
     for beta in betas:
         f, w = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in start)
-        old, path = policy(f, w).detach(), []
+        old, path, detour = policy(f, w).detach(), [], 0.0
         for step in range(401):
             KL = ppg_procgen.kl_divergence(old, policy(f, w))
             L_joint = ppg_procgen.value_loss(f[None], torch.tensor([target])) + beta * KL
+            detour = max(detour, KL.item())
             if step % 5 == 0:
                 path.append([round(f.item(), 3), round(w.item(), 3)])
             gradients = torch.autograd.grad(L_joint, (f, w), allow_unused=True)
@@ -148,6 +149,7 @@ def same_policy(betas=(0.0, 1.0, 10.0), target=3.0):
                 for x, gradient in zip((f, w), gradients, strict=True):
                     x -= 0.05 * (gradient if gradient is not None else 0)
         result[str(beta)] = {"path": path, "kl": round(abs(KL.item()), 3)}
+        result[str(beta)]["detour"] = round(detour, 2)
     return result
 
 

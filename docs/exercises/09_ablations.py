@@ -58,7 +58,7 @@ FOLLOWS = {
     "E_pi = 4 is better than 5, and 5 better than 6": None,
     "N_pi = 16 is the best of the five values": None,
     "N_pi = 16 is better than 8 in every game": None,
-    "E_aux = 9 is the best number of epochs": None,
+    "E_aux = 9 is better than any other number of epochs": None,
     "E_pi = 1 is better than 2 on easy levels, too": None,
 }
 
@@ -211,7 +211,7 @@ TRUTH = {
         "game" in ABLATIONS[0],
         "a mean over 16 games tells nothing about each of them",
     ),
-    "E_aux = 9 is the best number of epochs": (
+    "E_aux = 9 is better than any other number of epochs": (
         any(row["parameter"] == "e_aux" and float(row["value"]) > 9 for row in ABLATIONS),
         "nobody tried more than 9",
     ),

@@ -34,6 +34,6 @@ FOLLOWS = {
     "E_pi = 4 is better than 5, and 5 better than 6": True,
     "N_pi = 16 is the best of the five values": False,
     "N_pi = 16 is better than 8 in every game": False,
-    "E_aux = 9 is the best number of epochs": False,
+    "E_aux = 9 is better than any other number of epochs": False,
     "E_pi = 1 is better than 2 on easy levels, too": False,
 }
