@@ -386,6 +386,8 @@ def published_results():
         means = [f"{statistics.mean(by_value[value]):.3f}" for value in sorted(by_value)]
         values[f"published_{name}"] = " ".join(means)
         values |= {f"published_{name}_{x}": m for x, m in zip(sorted(by_value), means, strict=True)}
+    defaults = [float(values[f"published_{x}"]) for x in ("e_pi_1", "e_aux_6", "n_pi_32")]
+    values["default_runs_differ"] = f"{max(defaults) - min(defaults):.2f}"
     return values
 
 
@@ -548,57 +550,77 @@ def easy_table():
     return markdown_table(["step", *curves], rows)
 
 
-def substitutions():
-    """Names that the pages may use as {{ name }}."""
-    ppo, ppg = flags(PPO), flags(PPG)
-    values = {f"ppg_{name}": default.strip("'") for name, (default, _) in ppg.items()}
-    values |= {f"ppo_{name}": default.strip("'") for name, (default, _) in ppo.items()}
-    values |= published_results() | start_page()
-    measured = json.loads((figures.DATA / "equations.json").read_text())
-    values |= {f"example_{name}": x for name, x in measured["kl"].items()}
-    example = measured["gae"]
+def worked_examples():
+    """Numbers of measure.py's examples."""
+    data = json.loads((figures.DATA / "equations.json").read_text())
+    values = {f"example_{name}": x for name, x in data["kl"].items()}
+    example = data["gae"]
     last = example["dones"].index(1) - 1  # the last step of the episode that ends
     surprise = example["rewards"][last] - example["values"][last]
     surprise += example["gamma"] * example["values"][last + 1]
     later = example["gamma"] * example["gae_lambda"] * example["advantages"][last + 1]
-    values["gae_leak"] = f"{surprise + later:.3f}"
-    values["walk_step_size"] = measured["clip_walk"]["step_size"]
-    epsilon = measured["clip_walk"]["clip_coef"]
-    values |= {"walk_low": 1 - epsilon, "walk_high": 1 + epsilon}
-    paths = measured["same_policy"]
-    values["drift_without_kl"] = paths["0.0"]["kl"]
-    values |= {f"detour_{beta:.0f}": paths[str(beta)]["detour"] for beta in (1.0, 10.0)}
-    _, values["hard_in_band"], values["hard_points"] = hard_table()
+    epsilon, paths = data["clip_walk"]["clip_coef"], data["same_policy"]
+    return values | {
+        "gae_leak": f"{surprise + later:.3f}",  # the advantage if the end were ignored
+        "walk_step_size": data["clip_walk"]["step_size"],
+        "walk_low": 1 - epsilon,
+        "walk_high": 1 + epsilon,
+        "drift_without_kl": paths["0.0"]["kl"],
+        "detour_1": paths["1.0"]["detour"],
+        "detour_10": paths["10.0"]["detour"],
+    }
+
+
+def sizes():
+    """What follows from the defaults of ppg_procgen.py."""
+    names = "num_envs num_steps n_pi num_minibatches e_v e_aux total_timesteps".split()
+    defaults = flags(PPG)
+    n, t, n_pi, count, e_v, e_aux, total = (int(defaults[name][0]) for name in names)
+    micro = re.search(r"small = (\d+) if args.bf16 else (\d+)", PPO.read_text("utf-8"))
+    return {
+        "batch_size": f"{n * t:,}",
+        "phase_steps": f"{n * t * n_pi:,}",
+        "total_timesteps": f"{total:,}",
+        "buffer_gb": f"{n * t * n_pi * 64 * 64 * 3 / 1e9:.1f}",
+        "minibatch_trajectories": n // count,
+        "minibatch_states": f"{n * t // count:,}",
+        "ppg_uses": e_v + e_aux,
+        "micro_bf16": micro[1],
+        "micro_float32": micro[2],
+    }
+
+
+def our_runs():
+    """Numbers of the runs in benchmark/results."""
     workers = json.loads((ROOT / "benchmark" / "results" / "workers.json").read_text())
     one, two = workers["steps/s of one"], workers["steps/s of two"]
-    values |= {
+    _, inside, points = hard_table()
+    runs = figures.results("laptop").items()
+    ((name, laptop),) = ((key[0], run) for key, run in runs if key[0].startswith("ppg"))
+    steps = laptop["episodic_return"][-1][0]
+    return {
         "one_worker_sps": one,
         "two_workers_sps": two,
         "two_workers_times": f"{two / one:.2f}",
+        "hard_in_band": inside,
+        "hard_points": points,
+        "laptop_n_pi": name.split("--n-pi ")[1],
+        "laptop_phases": len(laptop["losses/aux/kl_loss"]) // int(flags(PPG)["e_aux"][0]),
+        "laptop_share": round(int(flags(PPG)["total_timesteps"][0]) / steps),
     }
-    micro = re.search(r"small = (\d+) if args.bf16 else (\d+)", PPO.read_text("utf-8"))
-    values |= {"micro_bf16": micro[1], "micro_float32": micro[2]}
+
+
+def substitutions():
+    """Names that the pages may use as {{ name }}."""
+    values = {
+        f"{path.stem[:3]}_{name}": default.strip("'")
+        for path in (PPG, PPO)
+        for name, (default, _) in flags(path).items()
+    }
     exercises = (ROOT / "docs" / "exercises.md").read_text("utf-8")
     minutes = re.findall(r"^::::\{exercise\} .*, (\d+) minutes: ", exercises, re.M)
     values["exercise_minutes"] = sum(map(int, minutes))
-    n, t = int(ppg["num_envs"][0]), int(ppg["num_steps"][0])
-    n_pi = int(ppg["n_pi"][0])
-    values["batch_size"] = f"{n * t:,}"
-    count = int(ppg["num_minibatches"][0])
-    values |= {"minibatch_trajectories": n // count, "minibatch_states": f"{n * t // count:,}"}
-    values["ppg_uses"] = int(ppg["e_v"][0]) + int(ppg["e_aux"][0])
-    defaults = [float(values[f"published_{x}"]) for x in ("e_pi_1", "e_aux_6", "n_pi_32")]
-    values["default_runs_differ"] = f"{max(defaults) - min(defaults):.2f}"
-    runs = figures.results("laptop").items()
-    ((name, laptop),) = ((key[0], run) for key, run in runs if key[0].startswith("ppg"))
-    values["laptop_n_pi"] = name.split("--n-pi ")[1]
-    values["laptop_phases"] = len(laptop["losses/aux/kl_loss"]) // int(ppg["e_aux"][0])
-    laptop_steps = laptop["episodic_return"][-1][0]
-    values["laptop_share"] = round(int(ppg["total_timesteps"][0].replace("_", "")) / laptop_steps)
-    values["total_timesteps"] = f"{int(ppg['total_timesteps'][0].replace('_', '')):,}"
-    values["phase_steps"] = f"{n * t * n_pi:,}"
-    values["buffer_gb"] = f"{n * t * n_pi * 64 * 64 * 3 / 1e9:.1f}"
-    return values
+    return values | published_results() | start_page() | worked_examples() | sizes() | our_runs()
 
 
 def write_all(folder):
