@@ -359,7 +359,7 @@ BROKEN = {
     ),
     "pictures not divided by 255": (
         ["charts/episodic_return", "losses/entropy", "losses/value_loss"],
-        "The first policy is far from uniform, and the first value loss is much too large. The entropy tells in the first iteration: it does not start near 2.71. Without it nothing is tried, and nothing is learned.",
+        "The first policy is far from uniform, and the first value loss is much too large. The entropy reveals it in the first iteration: it does not start near 2.71. Without it nothing is tried, and nothing is learned.",
     ),
     "entropy punished": (
         ["charts/episodic_return", "losses/entropy", "losses/approx_kl"],
@@ -367,7 +367,7 @@ BROKEN = {
     ),
     "value function not trained": (
         ["charts/episodic_return", "losses/value_loss", "losses/explained_variance"],
-        "Explained variance stays near 0 (it creeps up a little, as the features that the policy learns happen to tell something of the value), and the value loss does not fall. The return rises all the same: on an easy game, advantages without a value function are good enough. Do not conclude from the return that all is well.",
+        "Explained variance stays near 0 (it creeps up a little, as the policy changes the features under the untrained head), and the value loss rises with the returns. The return rises all the same: on an easy game, advantages without a value function are good enough. Do not conclude from the return that all is well.",
     ),
     "no KL term": (
         ["charts/episodic_return", "losses/aux/kl_loss", "losses/aux/aux_value_loss"],
