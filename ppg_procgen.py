@@ -84,7 +84,7 @@ from tqdm import tqdm
 
 
 class Stopped(Exception):
-    """A signal asked the run to end, which can be resumed. One line: the signal and the command."""
+    """A signal asked the run to end. One line: what goes on with it, or why nothing can."""
 
 
 class UsageError(Exception):
@@ -198,7 +198,7 @@ class Args:
     e_pi: Count = 1
     """epochs of the policy over each rollout (E_pi; paper: 1)"""
     e_v: Count = 1
-    """epochs of the value function over each rollout (E_V; paper: 1); its own, unless E_V = E_pi"""
+    """epochs of the value function over each rollout (E_V; paper: 1); if E_V = E_pi, in common"""
     e_aux: Number = 6
     """epochs of the auxiliary phase (E_aux; paper: 6); 0 = no auxiliary phase"""
     beta_clone: Coefficient = 1.0
@@ -614,7 +614,8 @@ class HeldOutGames(Games):
 
     def __init__(self, args, device):
         games = dict(num_envs=args.num_test_envs, num_levels=0, start_level=0)
-        super().__init__(make_envs(replace(args, **games, seed=args.seed + 5_000)))
+        games["seed"] = args.seed + 5_000  # between those of two workers
+        super().__init__(make_envs(replace(args, **games)))
         self.device, self.episodes = device, Episodes(args.num_test_envs)
         self.generator = torch.Generator(device).manual_seed(worker_seed(args))
 
@@ -659,9 +660,7 @@ def note_signal(number, frame):
             "torchrun waits 30 s for that, and then kills it; SIGUSR1 to the workers has no limit\n"
         )
     if RANK == 0:
-        with contextlib.suppress(
-            BrokenPipeError
-        ):  # the reader has got the signal, too, as in | tee
+        with contextlib.suppress(BrokenPipeError):  # after `| tee`, which has got the signal, too
             os.write(2, line.encode())
 
 
@@ -961,12 +960,12 @@ def gae(rewards, values, dones, next_value, next_done, gamma, gae_lambda):
     step T, the first after the rollout. The returns are the value targets V_targ = A + V.
     Published code: ppo.py, compute_gae.
     """
-    advantages, next_advantage = torch.zeros_like(rewards), 0.0
+    advantages, advantage = torch.zeros_like(rewards), 0.0
     for t in reversed(range(rewards.shape[1])):
         not_done = 1 - next_done
         delta = rewards[:, t] + gamma * not_done * next_value - values[:, t]  # delta_t
-        next_advantage = delta + gamma * gae_lambda * not_done * next_advantage
-        advantages[:, t] = next_advantage
+        advantage = delta + gamma * gae_lambda * not_done * advantage  # A_t, from A_{t+1}
+        advantages[:, t] = advantage
         next_value, next_done = values[:, t], dones[:, t]
     return advantages, advantages + values
 
@@ -990,7 +989,7 @@ def clipped_surrogate(ratio, advantages, clip_coef):
 
 
 def kl_estimate(logratio):
-    """1/2 E[log(pi(a|s) / pi_old(a|s))^2], published estimate of the KL in the paper's L^KL."""
+    """1/2 E[log(pi(a|s) / pi_old(a|s))^2], the KL in L^KL as published estimates it; (B,) -> ()."""
     return 0.5 * logratio.square().mean()
 
 
@@ -1028,7 +1027,7 @@ class AuxiliaryBuffer:
 
     def __init__(self, args, device, obs_device, run_dir):
         self.n_pi, self.num_envs, self.run_dir = args.n_pi, args.num_envs, run_dir
-        self.phases = self.last_iteration = 0  # auxiliary phases done, rollouts stored
+        self.phases = self.last_iteration = 0  # phases done; iteration of the last rollout stored
         self.paths, self.files = {}, {}  # by name; the files as tensors
         self.obs = self.storage("obs", args, obs_device)
         self.returns = self.storage("returns", args, device)
@@ -1068,6 +1067,7 @@ class AuxiliaryBuffer:
         self.iterations[slot] = self.last_iteration = iteration
 
     def state_dict(self):
+        """Two counters. The rest is in the files, which must be on the disk before a checkpoint."""
         for path in self.paths.values():
             with open(path, "rb+") as file:
                 os.fsync(file.fileno())
@@ -1176,6 +1176,7 @@ def policy_phase(agent, optimizers, batch, args, tick=lambda passes: None):
                 L_clip = clipped_surrogate(ratio, mb["advantages"], args.clip_coef)
                 S = entropy(logits)
                 L_value = value_loss(values, mb["returns"])
+                # With a KL penalty, L_policy is -(L^KL + beta_S S), without clipping (3.5).
                 L_policy = -L_clip - args.ent_coef * S + args.kl_penalty * kl_estimate(logratio)
                 losses = {"policy": L_policy, "value": args.vf_coef * L_value}
                 loss = sum(losses[name] for name in trained)
@@ -1392,15 +1393,15 @@ def train(args):
             for aux_epoch in range(1, args.e_aux + 1):
                 metrics = auxiliary_epoch(agent, optimizers["aux"], buffer, args, tick)
                 # No steps are made here: in the log, epoch k stands k steps after the last rollout.
-                x = global_step + min(aux_epoch, batch_size - 1)
-                log(writer, means(metrics, "losses/aux/"), agent, x)
+                logged_step = global_step + min(aux_epoch, batch_size - 1)  # the next has its own
+                log(writer, means(metrics, "losses/aux/"), agent, logged_step)
                 report(progress, f"step {global_step:,}, auxiliary epoch {aux_epoch}")
                 # Abandoned: the last checkpoint is the one before this phase.
                 if args.checkpoint_interval and any_worker(SIGNALS, device):
                     raise Stopped(resume_command(run_dir))
             aux_buffer.phases += 1
             if args.checkpoint_interval:
-                checkpoint(x)
+                checkpoint(logged_step)
 
         if args.anneal_lr:
             fraction = 1 - (iteration - 1) / num_iterations

@@ -84,7 +84,7 @@ from tqdm import tqdm
 
 
 class Stopped(Exception):
-    """A signal asked the run to end, which can be resumed. One line: the signal and the command."""
+    """A signal asked the run to end. One line: what goes on with it, or why nothing can."""
 
 
 class UsageError(Exception):
@@ -596,7 +596,8 @@ class HeldOutGames(Games):
 
     def __init__(self, args, device):
         games = dict(num_envs=args.num_test_envs, num_levels=0, start_level=0)
-        super().__init__(make_envs(replace(args, **games, seed=args.seed + 5_000)))
+        games["seed"] = args.seed + 5_000  # between those of two workers
+        super().__init__(make_envs(replace(args, **games)))
         self.device, self.episodes = device, Episodes(args.num_test_envs)
         self.generator = torch.Generator(device).manual_seed(worker_seed(args))
 
@@ -641,9 +642,7 @@ def note_signal(number, frame):
             "torchrun waits 30 s for that, and then kills it; SIGUSR1 to the workers has no limit\n"
         )
     if RANK == 0:
-        with contextlib.suppress(
-            BrokenPipeError
-        ):  # the reader has got the signal, too, as in | tee
+        with contextlib.suppress(BrokenPipeError):  # after `| tee`, which has got the signal, too
             os.write(2, line.encode())
 
 
@@ -927,12 +926,12 @@ def gae(rewards, values, dones, next_value, next_done, gamma, gae_lambda):
     step T, the first after the rollout. The returns are the value targets V_targ = A + V.
     Published code: ppo.py, compute_gae.
     """
-    advantages, next_advantage = torch.zeros_like(rewards), 0.0
+    advantages, advantage = torch.zeros_like(rewards), 0.0
     for t in reversed(range(rewards.shape[1])):
         not_done = 1 - next_done
         delta = rewards[:, t] + gamma * not_done * next_value - values[:, t]  # delta_t
-        next_advantage = delta + gamma * gae_lambda * not_done * next_advantage
-        advantages[:, t] = next_advantage
+        advantage = delta + gamma * gae_lambda * not_done * advantage  # A_t, from A_{t+1}
+        advantages[:, t] = advantage
         next_value, next_done = values[:, t], dones[:, t]
     return advantages, advantages + values
 
@@ -1040,7 +1039,6 @@ def policy_phase(agent, optimizers, batch, args, tick=lambda passes: None):
     for _ in range(args.update_epochs):
         b_inds = minibatches(num_envs, num_steps, args.num_minibatches, args.minibatch_by)
         for mb_inds in b_inds:
-            # Sets gradients to None, so that Adam skips the weights that this loss does not reach.
             optimizers["policy"].zero_grad()
             mb_metrics = defaultdict(float)
             for mb, share in micro_batches(batch, mb_inds, args, device):
