@@ -126,7 +126,8 @@ HUNKS = [
         "The policy phase",
         ["policy_phase"],
         "If policy and value have equally many epochs, one optimizer follows the sum of both losses, "
-        "as in PPO. If not, each gets its own pass over the data and its own optimizer. Without "
+        "as in PPO. If not, each gets its own pass over the data and its own optimizer; `zero_grad` sets gradients to None, not to 0, "
+        "since Adam makes a step even for a gradient of 0, out of its memory of earlier ones. Without "
         "`--kl-penalty` and with equal epochs, all of this computes what PPO's does.",
     ),
     (
@@ -189,7 +190,7 @@ ALGORITHM = [
         "if aux_buffer and aux_buffer.phases < (iteration - 1) // args.n_pi:",
     ),
     (
-        r"&emsp; initialize empty buffer $B$",
+        r"&emsp; initialize empty buffer $B$ (here: once, then its slots are written over)",
         "aux_buffer = AuxiliaryBuffer(args, device, aux_device, files)",
     ),
     (
@@ -213,7 +214,7 @@ ALGORITHM = [
         "L_policy = -L_clip - args.ent_coef * S + args.kl_penalty * kl_estimate(logratio)",
     ),
     (
-        r"&emsp;&emsp; for epoch = 1 ... $E_V$: value epochs",
+        r"&emsp;&emsp; for epoch = 1 ... $E_V$: value epochs (if $E_\pi = E_V$: by the line of row 6)",
         'epochs = [("value", ["value"])] * args.e_v + [("policy", ["policy"])] * args.e_pi',
     ),
     (

@@ -105,16 +105,21 @@ def logged_names():
     """The names of all scalars that the scripts write, from their source."""
     names = set()
     for path in PPO, PPG:
-        source = path.read_text("utf-8")
-        names |= set(re.findall(r'"((?:losses|charts)/\w+)"', source))
-        for values in re.findall(r"add_up\(mb_metrics, share, (.*)\)$", source, re.M):
-            names |= set(re.findall(r"(\w+)=", values))
-    plain = {name for name in names if "/" not in name}
-    aux = {name for name in plain if name in ("kl_loss", "aux_value_loss", "real_value_loss")}
-    names = {name for name in names if "/" in name}
-    names |= {f"losses/{name}" for name in plain - aux} | {f"losses/aux/{name}" for name in aux}
-    for name in re.findall(r'"(episod\w+)"', PPO.read_text("utf-8")):
-        names |= {f"charts/{name}", f"charts/test_{name}"}
+        tree = ast.parse(path.read_text("utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and re.fullmatch(
+                r"(losses|charts)/\w+", str(node.value)
+            ):
+                names.add(node.value)
+        for function in filter(lambda node: isinstance(node, ast.FunctionDef), ast.walk(tree)):
+            prefix = "losses/aux/" if function.name == "auxiliary_epoch" else "losses/"
+            calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+            for call in calls:
+                if ast.unparse(call.func) == "add_up":
+                    names |= {prefix + keyword.arg for keyword in call.keywords}
+        (episodes,) = (node for node in tree.body if getattr(node, "name", "") == "Episodes")
+        for name in re.findall(r"'(episod\w+)'", ast.unparse(episodes)):
+            names |= {f"charts/{name}", f"charts/test_{name}"}
     return names
 
 
@@ -179,8 +184,8 @@ def hunks():
 
 def diff_block(owner, piece):
     """A piece of the difference as HTML, with the line numbers of ppg_procgen.py."""
-    blank = [i for i, (_, _, line) in enumerate(piece) if line]
-    piece = piece[blank[0] : blank[-1] + 1]  # no blank ends
+    filled = [i for i, (_, _, line) in enumerate(piece) if line]
+    piece = piece[filled[0] : filled[-1] + 1]  # no blank ends
     text = "\n".join(sign + line for sign, _, line in piece)
     shown = highlight(text, DiffLexer(stripnl=False), HtmlFormatter(nowrap=True)).splitlines()
     rows = ""
@@ -331,11 +336,18 @@ def ledger():
     policy = n_pi * e_pi * int(args["num_minibatches"])
     aux = e_aux * -(-trajectories // held)
     states = held * int(args["num_steps"])
+    reached = json.loads((figures.DATA / "equations.json").read_text())["gradients"]
+    trains = {
+        loss: ", ".join(parts).replace("_", " ")
+        for loss, parts in reached[args["arch"][1:-1]].items()
+    }
+    if trains["policy"] != trains["entropy"]:
+        raise ValueError("the ledger has one row for the clipped surrogate and the entropy")
     rows = [
-        ["$L^{clip}$, $S$", "policy encoder and head", e_pi, f"{policy:,}"],
-        ["$L^{value}$", "value encoder and head", f"{e_v} + {e_aux}", f"{policy:,} + {aux:,}"],
-        ["$L^{aux}$", "policy encoder, auxiliary head", e_aux, f"{aux:,}"],
-        ["KL", "policy encoder and head", e_aux, "the same"],
+        ["$L^{clip}$, $S$", trains["policy"], e_pi, f"{policy:,}"],
+        ["$L^{value}$", trains["value"], f"{e_v} + {e_aux}", f"{policy:,} + {aux:,}"],
+        ["$L^{aux}$", trains["aux"], e_aux, f"{aux:,}"],
+        ["KL", trains["kl"], e_aux, "the same"],
     ]
     head = ["loss", "trains", "times that it uses a sample", "gradient steps in a phase"]
     return markdown_table(head, rows) + (

@@ -1,9 +1,10 @@
 """What the pages show and only the scripts can compute: python docs/measure.py
 
-Writes docs/data/equations.json (clipping, advantages, which loss reaches which part), pictures of
-the games in docs/static/games, and docs/data/broken.csv (runs with planted faults on the tests'
-small game; minutes). The results are committed; tests/test_docs.py says when they are out of date.
-Each can be asked for alone: equations, games, broken.
+Writes docs/data/equations.json (examples computed with the scripts' functions, and which loss
+reaches which part), pictures of the games in docs/static/games, and docs/data/broken.csv (runs with
+planted faults on the tests' small game; minutes). Each can be asked for alone: equations, games,
+broken. The results are committed; tests/test_docs.py says when the first and, among the slow tests,
+the last is out of date.
 """
 
 import contextlib
@@ -88,7 +89,8 @@ def gae_example():
     rows = [torch.tensor([example[name]], dtype=torch.float64) for name in ("rewards", "values")]
     dones = torch.tensor([example["dones"]], dtype=torch.float64)
     end = torch.tensor([example["next_value"]], dtype=torch.float64), torch.zeros(1)
-    advantages, returns = ppg_procgen.gae(*rows, dones, *end, example["gamma"], 0.9)
+    discounts = example["gamma"], example["gae_lambda"]
+    advantages, returns = ppg_procgen.gae(*rows, dones, *end, *discounts)
     for name, column in ("advantages", advantages), ("returns", returns):
         example[name] = [round(x, 6) for x in column[0].tolist()]
     return example

@@ -76,21 +76,96 @@ def test_metrics_page_has_what_a_run_logs(generate, monkeypatch, tmp_path):
 
 
 def test_flags_page_has_all_flags(generate):
-    page = set(re.findall(r"^\| `--([\w-]+)`", generate.flags_table(), re.M))
+    head, _, *rows = (
+        line.strip("| ").split(" | ") for line in generate.flags_table().splitlines()[1:]
+    )
+    assert head[:5] == ["flag", "default", "paper", "published code", "CleanRL"]
+    page = {re.match(r"`--([\w-]+)`", row[0])[1].replace("-", "_"): row[1:] for row in rows}
     fields = {
-        field.name for module in SCRIPTS.values() for field in dataclasses.fields(module.Args)
+        field.name: field.default
+        for module in SCRIPTS.values()
+        for field in dataclasses.fields(module.Args)
     }
-    assert page == {name.replace("_", "-") for name in fields}
-    defaults = dict(re.findall(r"^\| `--([\w-]+)`.*?<code.*?>(.*?)<", generate.flags_table(), re.M))
-    assert ast.literal_eval(defaults["beta-clone"]) == ppg_procgen.Args().beta_clone
-    assert ast.literal_eval(defaults["num-envs"]) == ppo_procgen.Args().num_envs
+    assert page.keys() == fields.keys()
+    for name, default in fields.items():
+        shown = re.sub("<[^>]*>", "", page[name][0])
+        assert name == "exp_name" or ast.literal_eval(shown) == default, name
 
 
-def test_sections_are_in_the_walk(generate):
-    for name in "Setup", "Rollout", "Advantages", "Policy phase", "Logging", "Checkpoint":
-        assert re.search(rf"# -+ {name}$", (ROOT / "ppo_procgen.py").read_text(), re.M)
-    sections = re.findall(r"^\| \*(\w+)\* \|", generate.sections_table(), re.M)
-    assert sections == re.findall(r"^# =+ (\w+) =+$", (ROOT / "ppg_procgen.py").read_text(), re.M)
+def test_papers_values_are_those_of_the_help(generate):
+    """Of the table and of the scripts' help; and a default that is another one has its reason."""
+    others, compared = set(), 0
+    flags = generate.flags(generate.PPO) | generate.flags(generate.PPG)
+    for name, (default, text) in flags.items():
+        papers = re.search(r"paper: (\w*\.?\w+(-\d+)?)(.*)", text)
+        if not papers or " with --" in papers[3]:  # of a variant
+            continue
+        value, default = papers[1], default.strip("'").replace("_", "")
+        number = re.match(r"[.\d]", value)
+        if float(default) != float(value) if number else default != value:
+            others.add(name)
+        table = generate.explanations.OTHER_VALUES.get(name, [""])[0].split("= ")[-1]
+        if found := re.match(r"[.\d]+(e-?\d+)?", table):
+            workers = 4 if " 4 workers" in table else 1
+            assert workers * float(found[0]) == float(value), (name, table, text)
+            compared += 1
+    assert compared >= 14
+    assert others == generate.explanations.WHY.keys() - {"minibatch_by"}
+
+
+def included(page, script):
+    """The line numbers of a script, from 0, that a page shows."""
+    lines, shown = script.read_text().splitlines(), set()
+    tree = {node.name: node for node in ast.parse(script.read_text()).body if hasattr(node, "name")}
+    for block in re.findall(rf"\{{literalinclude\}} \.\./{script.name}\n(.*?)```", page, re.S):
+        option = dict(re.findall(r":([\w-]+): *\"?(.*?)\"?$", block, re.M))
+        first, last = 0, len(lines)
+        if name := option.get("pyobject"):
+            node = tree[name]
+            first = min([node.lineno, *(x.lineno for x in node.decorator_list)]) - 1
+            last = node.end_lineno
+        if text := option.get("start-at"):
+            first = next(i for i in range(first, last) if text in lines[i])
+        if text := option.get("end-before"):
+            last = next(i for i in range(first, last) if text in lines[i])
+        shown |= set(range(first, last))
+    return shown
+
+
+def test_walk_shows_the_sections_of_the_script():
+    """All of the network and the equations, the update, and the loop from the rollout on."""
+    script = ROOT / "ppo_procgen.py"
+    lines, shown = script.read_text().splitlines(), included((DOCS / "ppo.md").read_text(), script)
+    place = {
+        name: i for i, line in enumerate(lines) for name in re.findall(r"# [=-]+ ([A-Z]\w+)", line)
+    }
+    code = [
+        i
+        for i, line in enumerate(lines)
+        if line.strip() and not line.startswith(("#", "OBS", "NUM"))
+    ]
+    for first, last in ("Network", "Training"), ("Rollout", "End"):
+        missing = [lines[i] for i in code if place[first] <= i < place[last] and i not in shown]
+        assert not missing
+    names = [lines[i] for i in code if i in shown]
+    for name in "policy_phase", "minibatches", "micro_batches", "optimizer_step":
+        assert any(line.startswith(f"def {name}(") for line in names)
+    for name in "Workers", "Checkpoints", "Environments", "Running":
+        section = range(place[name], min(i for i in place.values() if i > place[name]))
+        assert shown & set(section), name
+
+
+def test_sections_are_listed(generate):
+    banners = re.findall(r"^# =+ (\w+) =+$", (ROOT / "ppg_procgen.py").read_text(), re.M)
+    assert re.findall(r"^\| \*(\w+)\* \|", generate.sections_table(), re.M) == banners
+    for module in SCRIPTS.values():
+        listed = re.search(r"Read from top to bottom: (.*?);", module.__doc__, re.S)[1]
+        assert re.findall(r"\w+", listed) == banners
+
+
+ROWS = {1: "aux_buffer.phases", 2: "AuxiliaryBuffer(", 3: "for iteration", 4: "args.num_steps"}
+ROWS |= {5: "gae(", 6: "args.e_pi", 7: "L_policy =", 8: "args.e_v", 9: "L_value", 10: ".store("}
+ROWS |= {11: "old_policy_logits(", 12: "args.e_aux", 13: "L_joint =", 14: "L_joint + "}
 
 
 def test_lines_of_the_algorithm(generate):
@@ -100,9 +175,10 @@ def test_lines_of_the_algorithm(generate):
     rows = re.findall(
         rf"^\| (\d+) \| .* \| {link} \| `(.*?)` \| <code.*?>([\w. ]+)</code> \|$", table, re.M
     )
-    assert [int(row[0]) for row in rows] == list(range(1, 15))
-    for _, number, code, owner in rows:
+    assert [int(row[0]) for row in rows] == list(ROWS)
+    for row, number, code, owner in rows:
         assert lines[int(number) - 1].strip().startswith(code.removesuffix("..."))
+        assert ROWS[int(row)] in lines[int(number) - 1]
         assert owner.split(".")[0] in ("train", "policy_phase", "auxiliary_epoch")
 
 
@@ -172,12 +248,25 @@ def test_faults_show_the_signs_that_the_exercise_names(generate, measure):
         assert signs == ([] if run == "healthy" else [run])
 
 
+@pytest.mark.slow
+def test_drawn_curves_are_those_of_the_faults(generate, measure):
+    """The first values of what the pages draw; later ones differ from machine to machine."""
+    drawn = generate.figures.broken_runs()
+    for name in measure.FAULTS:
+        for tag, points in measure.run(name).items():
+            if tag in drawn[name]:
+                first = drawn[name][tag][1][0]
+                assert points[0][1] == pytest.approx(first, rel=0.05, abs=1e-3), (name, tag)
+
+
 # ------------------------------------------------------------- Commands, names and addresses
 
 
 def commands(text):
     """The lines of fenced blocks that are commands, and inline ones."""
     fenced = re.findall(r"^(`{3,})([^\n]*)\n(.*?)^\1$", text, re.M | re.S)
+    for _, language, _ in fenced:
+        assert re.match(r"$|bash$|text$|bibtex$|\{", language), f"are these commands? {language}"
     blocks = [block for _, language, block in fenced if language in ("", "bash")]
     lines = [
         line if line.endswith("  # quick") else line.split("  #")[0]
@@ -226,7 +315,20 @@ def test_commands_are_accepted(page, tmp_path, monkeypatch):
             assert "not written yet" in text and "no tests ran" not in text
 
 
-WORDS = set(re.findall(r"[A-Za-z_]\w*", " ".join(f.read_text() for f in SOURCES if f not in PAGES)))
+def names_in(file):
+    """Identifiers of a file: of Python code its names and one-word strings, else all words."""
+    text = file.read_text()
+    if file.suffix != ".py":
+        return set(re.findall(r"[A-Za-z_]\w*", text))
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        fields = [getattr(node, x, None) for x in ("id", "attr", "name", "arg", "value", "module")]
+        texts = [x for x in fields if isinstance(x, str) and " " not in x]
+        found.update(word for x in texts for word in re.findall(r"[A-Za-z_]\w*", x))
+    return found
+
+
+WORDS = set().union(*(names_in(file) for file in SOURCES if file.suffix != ".md"))
 ELSEWHERE = {"n_epoch_pi", "lscpu", "avx512_bf16", "amx_bf16"}
 FLAGS = {
     f"--{prefix}{field.name.replace('_', '-')}"

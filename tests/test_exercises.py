@@ -5,6 +5,7 @@ import inspect
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -440,12 +441,41 @@ def test_wrong_guess_does_not_print_the_answer(tmp_path):
         text = text.replace("__file__", repr(str(EXERCISES / name)))
         (tmp_path / f"{name}.py").write_text(f"{text}\n{lines}\n")
     run = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tmp_path.iterdir()]
+    shutil.copy(EXERCISES / "conftest.py", tmp_path)
     path = {"PYTHONPATH": str(EXERCISES.parents[1])}
     said = subprocess.run(run, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True)
     for hint in "how many iterations", "DISTANCE, measured", "ESTIMATE: ", "FAR: ", "--help tells":
         assert hint in said.stdout
-    for answer in "== 240", "'more'", "1.1875", "'equal'", "'either'", "== 32":
+    for answer in "== 240", "'more'", "1.1875", "'equal'", "'either'", "== 32", "def ", "assert ":
         assert answer not in said.stdout
+    assert "not written yet" in said.stdout
+
+
+def test_error_in_the_readers_code_shows_its_place(tmp_path):
+    """And no more than that; an assert without words is not taken for a stub."""
+    lines = "def test_error():\n    1 / 0\n\n\ndef test_bare():\n    assert not 1, ''\n"
+    (tmp_path / "test_it.py").write_text(lines)
+    shutil.copy(EXERCISES / "conftest.py", tmp_path)
+    run = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_it.py"]
+    said = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True).stdout
+    assert "test_it.py:2: in test_error" in said and "not written" not in said
+    assert "an assert fails" in said
+
+
+def test_page_shows_each_exercise_with_its_own_solution_folded():
+    page = (EXERCISES.parent / "exercises.md").read_text("utf-8")
+    boxes = re.findall(r"^::::\{exercise\} .*?`(\w+)\.py`\n(.*?)^::::$", page, re.M | re.S)
+    assert [name for name, _ in boxes] == NAMES
+    for name, box in boxes:
+        folded = re.findall(r"^:::\{dropdown\} (.*?)\n(.*?)^:::$", box, re.M | re.S)
+        task, hint, solution = (text for _, text in folded)
+        assert f"{{literalinclude}} exercises/{name}.py\n:end-before: " in task
+        assert "literalinclude" not in hint
+        assert f"{{literalinclude}} exercises/solutions/{name}.py\n" in solution
+        assert box.count("literalinclude") == 2 and ":open:" not in box
+        checks = (EXERCISES / f"{name}.py").read_text().split("---- the checks")
+        assert len(checks) == 2 and "def test_" not in checks[0]
+        assert set(re.findall(r"exercises/(\w+).py", checks[0])) <= {name}
 
 
 def test_scalars_of_exercise_7_do_not_name_the_faults(capsys):

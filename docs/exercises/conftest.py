@@ -13,5 +13,6 @@ def pytest_runtest_makereport(item, call):
     report = yield
     if call.excinfo and call.excinfo.errisinstance((AssertionError, NotImplementedError)):
         said = str(call.excinfo.value).split("\nassert ")[0]  # pytest adds both sides
-        report.longrepr = said or "not written yet"
+        unwritten = call.excinfo.errisinstance(NotImplementedError)
+        report.longrepr = said or ("not written yet" if unwritten else "an assert fails")
     return report
