@@ -58,6 +58,15 @@ def complaints(exercise):
             yield str(error)
 
 
+@pytest.mark.parametrize(
+    ("name", "answers"), [("02_clip", "CONTRIBUTES"), ("07_name_the_bug", "ANSWERS")]
+)
+def test_no_answers_are_not_right_ones(name, answers):
+    (check,) = checks(solve(load(name), {answers: {}}))
+    with pytest.raises(NotImplementedError):
+        check()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_stub_fails_and_solution_passes(name):
     exercise = load(name)
@@ -159,6 +168,8 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ("= values[t], dones[t]", "= values[t], dones[t - 1]", "dones[t + 1] tells"),
         ("going_on = 1 - next_done", "going_on = 1 - dones[t]", "dones[t + 1] tells"),
         ("= rewards[t]", "= going_on * rewards[t]", "has its reward"),
+        (" - values[t]", "", "what was expected is subtracted"),
+        ("going_on = 1 - next_done", "going_on = 1", "neither V(next) nor A(next)"),
         ("- values[t]", "- going_on * values[t]", "still counts: r - V"),
         ("        advantage = delta", "        delta *= going_on\n        advantage = delta",
          "the last step has an advantage"),
@@ -184,6 +195,8 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ("e_aux * math.ceil(num_envs", "math.ceil(e_aux * num_envs", "EACH epoch"),
         ("math.ceil(num_envs * n_pi", "math.ceil(n_pi", "count the trajectories"),
         ("return 1\n", "return '1'\n", "return one number, not '1'"),
+        ("math.ceil(num_envs * n_pi", "n_pi * math.ceil(num_envs", "count the trajectories"),
+        ("num_steps * n_pi", "256 * n_pi", "one byte for each colour"),
         ("return 1\n", "pass\n", "is `return` missing"),
     ],
     "04_joint_loss": [
@@ -205,6 +218,8 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         (".sum(-1).mean()", ".sum(-1).mean().item()", "as a tensor"),
         ("gence(old_logits, logits) ", "gence(old_logits, logits).detach() ", "reaches logits"),
         ("+ L_value", "+ L_value.detach()", "reaches values"),
+        ("(values - returns).square()", "((values - returns) * (values - returns).detach())",
+         "is a part of it detached"),
         ("(old_logits - logits)", "(old_logits.log() - logits)", "NaN"),
         ("old_logits.exp() *", "old_logits *", "gives the probabilities"),
         ("(old_logits - logits)", "(old_logits - logits).abs()", "no absolute value"),
@@ -259,6 +274,11 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ("torch.optim.Adam(", "torch.optim.AdamW(", "the optimizer is Adam"),
         ("args.aux_learning_rate", "args.learning_rate", "a step size of its own"),
         ("agent.parameters()", "agent.aux_value_head.parameters()", "all of the agent"),
+        ("agent.parameters()", "__import__('copy').deepcopy(agent).parameters()", "all of the"),
+        ("eps=1e-8", "eps=1e-8, weight_decay=0.1", "without weight decay"),
+        ("eps=1e-8", "eps=1e-8, maximize=True", "the loss is minimized"),
+        (PHASE + "agent, ", PHASE + "None, ", "called with the agent"),
+        ("iteration % args.n_pi == 0 and", "iteration < 0 and", "no phase took place"),
         ("            loss.backward()\n", "", "loss.backward() is missing"),
         ("            loss.backward()\n", TWICE, "backward() is called twice"),
         ("obs[inds].flatten(0, 1)", "obs[inds].flatten(0, 1).float()", "leave the type of obs"),
@@ -309,6 +329,7 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ('("n_pi", 4, 8): True', '("n_pi", 4, 8): 0.09', "without quotes"),
         ("FAR_APART = True", "FAR_APART = False", "the rule does call it a finding"),
         (' and row["mode"] == "hard"', "", "choose the rows with mode hard"),
+        ('row["algorithm"] == algorithm and ', "", "rows of this algorithm"),
         ("hard_", "easy_", "easy levels have other constants"),
         (WIDTH, "width = 1", "divide each deviation"),
         (' - float(game["hard_min"])', "", "divide each deviation"),
@@ -339,6 +360,11 @@ MISTAKES = {  # exercise: [(a right line of its solution, a wrong one, what the 
         ('f"{epochs} epochs": ', "epochs: ", "names are text"),
         ("--e-aux {epochs}", "--start-level {epochs}", "no effect without num_levels"),
         ("--e-aux {epochs}", "--e-aux 0 --beta-clone {epochs}", "no effect: with e_aux 0"),
+        ("--e-aux {epochs}", "--e-aux {epochs // 6}", "are the same run"),
+        ("--e-aux {epochs}", "--clip-coef 0.{epochs + 1} --kl-penalty {epochs}", "differ in ["),
+        ("--e-aux {epochs}", "--num-minibatches 1 --minibatch-by {'steps' if epochs else "
+         "'trajectories'}", "the only minibatch holds everything"),
+        ("charts/episodic_return", "losses/policy_loss", "does not tell what was learned"),
         ("--e-aux {epochs}", "--distribution-mode {'hard' if epochs else 'easy'}", "easy and hard"),
         ("--e-aux {epochs}", "--e-aux {epochs} --e-pi {epochs + 1}", "['e_pi', 'e_aux']"),
         ("--n-pi 8", "--n-pi 100", "no auxiliary phase"),
@@ -372,6 +398,13 @@ def test_likely_mistake_is_named(name, right, wrong, said):
     ("name", "right", "other"),
     [
         ("03_numbers", "math.log(15)", "2.71"),
+        (
+            "04_joint_loss",
+            "    return (old_logits.exp() * (old_logits - logits)).sum(-1).mean()",
+            "    from torch.distributions import Categorical, kl_divergence\n"
+            "    pair = (Categorical(logits=x) for x in (old_logits, logits))\n"
+            "    return kl_divergence(*pair).mean()",
+        ),
         ("01_gae", "return advantages", "import torch; return torch.tensor(advantages)"),
         ("01_gae", "return advantages", "return reversed(advantages[::-1])"),
         ("01_gae", "return advantages", "import numpy; return numpy.float32(advantages)"),
@@ -419,11 +452,19 @@ def test_other_plans_are_sound(commands):
     assert not list(complaints(solve(load("10_open"), {"PLAN": plan})))
 
 
-def test_values_of_two_discounts_are_not_compared():
-    plan = answers_of("10_open")["PLAN"] | {"metric": "losses/value_loss"}
-    plan |= {"arms": {x: f"python ppo_procgen.py --gamma {x}" for x in ("0.9", "0.99")}}
+@pytest.mark.parametrize(
+    ("flag", "metric"),
+    [
+        ("gamma", "value_loss"),
+        ("gae-lambda", "explained_variance"),
+        ("clip-coef", "clipfrac"),
+    ],
+)
+def test_scalars_that_measure_something_else_in_each_arm(flag, metric):
+    plan = answers_of("10_open")["PLAN"] | {"metric": f"losses/{metric}"}
+    plan |= {"arms": {x: f"python ppo_procgen.py --{flag} {x}" for x in ("0.9", "0.8")}}
     (said,) = complaints(solve(load("10_open"), {"PLAN": plan}))
-    assert "the values are of something else" in said
+    assert "is of something else in each arm" in said
     plan |= {"metric": "charts/episodic_return"}
     assert not list(complaints(solve(load("10_open"), {"PLAN": plan})))
 

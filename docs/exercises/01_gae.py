@@ -28,20 +28,22 @@ def advantages(rewards, values, dones, next_value, next_done, gamma, gae_lambda,
         after = [next_value for _ in steps]
     if mistake in ("dones", "dones but the last"):
         ends = dones if mistake == "dones" else [*dones[:-1], next_done]
-    cut = [0 if mistake == "value not cut" else end for end in ends]
+    cut = [0 if mistake in ("value not cut", "ends ignored") else end for end in ends]
     discount = 1 if mistake == "V undiscounted" else gamma
     kept = [1 - end if mistake == "reward cut" else 1 for end in ends]
     minus = [
         v * (1 - end) if mistake == "V cut" else v for v, end in zip(values, ends, strict=True)
     ]
     delta = [kept[t] * rewards[t] + discount * (1 - cut[t]) * after[t] - minus[t] for t in steps]
+    if mistake == "V not subtracted":
+        delta = [d + v for d, v in zip(delta, values, strict=True)]
     if mistake == "all cut":
         delta = [0 if end else d for d, end in zip(delta, ends, strict=True)]
     decays = {"gamma": gamma, "lambda": gae_lambda, "no decay": 1.0, "delta": 0.0}
     decay, result = decays.get(mistake, gamma * gae_lambda), []
     for t in steps:
         end = next((k for k in steps if k >= t and ends[k]), len(rewards) - 1)
-        end = len(rewards) - 1 if mistake == "advantage not cut" else end
+        end = len(rewards) - 1 if mistake in ("advantage not cut", "ends ignored") else end
         result.append(sum(decay ** (k - t) * delta[k] for k in range(t, end + 1)))
     if mistake == "not updated":  # next_value, next_done stay what they were at the episode's end
         last = max((t for t in steps if ends[t]), default=-1)
@@ -56,6 +58,8 @@ def advantages(rewards, values, dones, next_value, next_done, gamma, gae_lambda,
 MISTAKES = {
     "sign": "the sign is turned: delta = r + gamma V(next) - V",
     "A + V": "these are A + V, the value targets: return A",
+    "V not subtracted": "what was expected is subtracted: delta = r + gamma V(next) - V",
+    "ends ignored": "neither V(next) nor A(next) may count where an episode ends",
     "gamma": "multiply the later advantage by gamma * lambda, not by gamma",
     "lambda": "multiply the later advantage by gamma * lambda, not by lambda",
     "no decay": "multiply the later advantage by gamma * lambda",

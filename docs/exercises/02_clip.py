@@ -34,7 +34,8 @@ def gradient(ratio, advantage):
 
 
 def test_all_cases():
-    for case, answer in CONTRIBUTES.items():
+    for case in HINTS:
+        answer = CONTRIBUTES.get(case)
         if answer is None:
             raise NotImplementedError
         where = f"ratio {case[0]}, advantage {case[1]}"

@@ -49,15 +49,19 @@ CASES = {  # function: a hint, and what it must return for which arguments
     "first_kl": ("the old policy IS the policy at that moment", {(): 0}),
     "gradient_steps": (
         "how many iterations are there, rounded up? In each, every epoch visits every minibatch",
-        {(64, 256, 16384 * 10, 8, 3): 240, (64, 256, 16384 * 10 + 1, 8, 3): 264},
+        {
+            (64, 256, 16384 * 10, 8, 3): 240,
+            (64, 256, 16384 * 10 + 1, 8, 3): 264,
+            (3, 5, 31, 4, 2): 24,
+        },
     ),
     "auxiliary_steps": (
         "count the trajectories, not the rollouts; and the last minibatch of EACH epoch counts",
-        {(64, 32, 4, 6): 3072, (3, 3, 4, 1): 3, (3, 3, 4, 2): 6},
+        {(64, 32, 4, 6): 3072, (3, 3, 4, 1): 3, (3, 3, 4, 2): 6, (3, 4, 4, 1): 3},
     ),
     "buffer_bytes": (
         "one byte for each colour of each pixel: they are stored before the division by 255",
-        {(64, 256, 32): 6_442_450_944},
+        {(64, 256, 32): 6_442_450_944, (3, 5, 2): 368_640},
     ),
 }
 

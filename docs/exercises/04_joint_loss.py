@@ -136,6 +136,15 @@ def test_gradients():
     loss = number(auxiliary_loss(*inputs, 2.0), "auxiliary_loss")
     if loss.requires_grad:
         loss.backward()
-    for name, x in zip(("logits", "values", "aux_values"), inputs, strict=False):
+    logits, values, aux_values, old_logits, returns = (x.detach() for x in inputs)
+    normalized = 2 * (logits.exp() - old_logits.exp())  # if the logits are normalized once more
+    right = {  # of 2 KL + L^aux + L^value
+        "logits": [-2 * old_logits.exp(), normalized],
+        "values": [values - returns],
+        "aux_values": [aux_values - returns],
+    }
+    for (name, wanted), x in zip(right.items(), inputs, strict=False):
         reached = x.grad is not None and bool(x.grad.any())
         assert reached, f"no gradient reaches {name}: no .item(), .detach(), torch.no_grad()"
+        whole = any(equal(len(returns) * x.grad, gradient) for gradient in wanted)
+        assert whole, f"the gradient for {name} is not that of the loss: is a part of it detached?"

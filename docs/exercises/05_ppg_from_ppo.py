@@ -245,13 +245,16 @@ def test_kl():
 def watch(num_iterations, n_pi):
     """What a loop does, in order, and the optimizers and buffers of its phases."""
     events, optimizers, buffers, agent = [], [], [], TinyAgent()
+    args = ppg_procgen.Args(n_pi=n_pi, aux_learning_rate=0.125)
     obs, returns = torch.zeros(2, 3, 3, dtype=torch.float64), torch.zeros(2, 3)
 
     def ppo_iteration(iteration):
         events.append(str(iteration))
         return obs.fill_(iteration), returns.fill_(iteration)
 
-    def phase(agent, optimizer, buffer, args):
+    def phase(trained, optimizer, buffer, given):
+        own = trained is agent and given is args
+        assert own, "the phase is called with the agent, the optimizer, the buffer and args"
         events.append("aux")
         optimizers.append(optimizer)
         has_both = isinstance(buffer, dict) and {"obs", "returns"} <= set(buffer)
@@ -262,7 +265,6 @@ def watch(num_iterations, n_pi):
         buffers.append({name: x.clone() for name, x in kept.items()})
         return []
 
-    args = ppg_procgen.Args(n_pi=n_pi, aux_learning_rate=0.125)
     train(agent, num_iterations, ppo_iteration, phase, args)
     return " ".join(events), optimizers, buffers, agent
 
@@ -280,7 +282,9 @@ def test_when_a_phase_runs():
 
 
 def test_what_is_stored():
-    for i, buffer in enumerate(watch(7, 3)[2]):
+    buffers = watch(7, 3)[2]
+    assert buffers, "no phase took place"
+    for i, buffer in enumerate(buffers):
         first = 3 * i + 1
         for name, wanted in ("returns", (3,)), ("obs", (3, 3)):
             shape = tuple(buffer[name].shape)
@@ -297,6 +301,7 @@ def test_what_is_stored():
 
 def test_optimizer():
     _, optimizers, _, agent = watch(7, 3)
+    assert optimizers, "no phase took place"
     hint = "Adam's moments live on from phase to phase: create the optimizer once, before the loop"
     once, kind = len({id(x) for x in optimizers}) == 1, type(optimizers[0])
     assert once, hint
@@ -304,8 +309,11 @@ def test_optimizer():
     groups = optimizers[0].param_groups
     own = all(group["lr"] == 0.125 for group in groups)
     assert own, "the auxiliary phase has a step size of its own: aux_learning_rate"
-    trained = sum(len(group["params"]) for group in groups)
-    assert trained == len(list(agent.parameters())), "it trains all of the agent"
+    trained = {id(weight) for group in groups for weight in group["params"]}
+    everything = trained == {id(weight) for weight in agent.parameters()}
+    assert everything, "it trains all of the agent, and nothing else"
+    plain = all(not group["weight_decay"] and not group["maximize"] for group in groups)
+    assert plain, "Adam without weight decay, and the loss is minimized"
 
 
 def test_published_numbers():

@@ -73,6 +73,7 @@ def published(name):
 
 
 ABLATIONS, FINAL = published("published_ablations"), published("published_final")
+ALGORITHMS = {row["algorithm"] for row in FINAL}
 CONSTANTS = {row["game"]: row for row in published("normalisation")}
 
 
@@ -158,6 +159,10 @@ def test_spread():
         mixed = "the file has PPO on easy levels, too: choose the rows with mode hard"
         for count in 16, len(both):
             not_equal(ours, root_of_squares(both) / count, right, mixed)
+        everyone = [x for name in ALGORITHMS for x in deviations(name)]
+        for count in 16, len(everyone):
+            hint = "choose the rows of this algorithm"
+            not_equal(ours, root_of_squares(everyone) / count, right, hint)
         easy = root_of_squares(deviations(algorithm, high="easy_max", low="easy_min")) / 16
         not_equal(ours, easy, right, "the runs are hard: easy levels have other constants")
         for high in "", "hard_max":

@@ -45,7 +45,7 @@ INCOMPARABLE = {
     "env_id": "returns of two games are not comparable: compare within a game",
     "distribution_mode": "returns of easy and hard levels are not comparable: compare within one",
 }
-NOTHING_LEARNED = "charts/SPS", "charts/learning_rate"
+NOTHING_LEARNED = "charts/SPS", "charts/learning_rate", "charts/episodes", "losses/policy_loss"
 KINDS = {
     "arms": (dict, "a dictionary: name -> command"),
     "seeds": ((list, tuple, range), "a list of numbers, such as [1, 2, 3]"),
@@ -124,8 +124,9 @@ def test_arms_differ_in_one_flag():
     if len({script for script, _ in runs}) > 1:
         differ.append("the script")
     assert differ, "the arms are the same: nothing is compared"
-    if set(differ) == {"clip_coef", "kl_penalty"}:  # one limit to the policy's steps, or the other
-        return
+    penalty = any(not flags["clip_coef"] for _, flags in runs)
+    if set(differ) == {"clip_coef", "kl_penalty"} and penalty:
+        return  # one limit to the policy's steps, or the other
     one = len(differ) == 1
     assert one, f"the arms differ in {differ}: which of them made the difference?"
     (name,) = differ
@@ -135,8 +136,17 @@ def test_arms_differ_in_one_flag():
     flags = [flags for _, flags in runs]
     some_levels = name != "start_level" or all(x["num_levels"] for x in flags)
     assert some_levels, "start_level has no effect without num_levels"
+    several = name != "minibatch_by" or any(x["num_minibatches"] > 1 for x in flags)
+    assert several, "minibatch_by has no effect: the only minibatch holds everything"
     phases = name not in AUXILIARY or any(x.get("e_aux") for x in flags)
     assert phases, f"{name} has no effect: with e_aux 0 there is no auxiliary phase"
+
+
+def test_no_two_arms_are_the_same():
+    runs = arms()
+    for i, name in enumerate(runs):
+        same = [other for other in list(runs)[:i] if runs[other] == runs[name]]
+        assert not same, f"{same[0]} and {name} are the same run"
 
 
 def test_auxiliary_phases_take_place():
@@ -161,9 +171,13 @@ def test_metric():
     metric, runs = planned("metric"), arms()
     assert metric in METRICS, f"no scalar is called {metric!r}: choose from {', '.join(METRICS)}"
     assert metric not in NOTHING_LEARNED, f"{metric} does not tell what was learned"
-    gammas = {flags["gamma"] for _, flags in runs.values()}
-    one_scale = len(gammas) == 1 or ("value" not in metric and "variance" not in metric)
-    assert one_scale, f"{metric}: with another gamma the values are of something else"
+    for flag, words in ("gamma", "value variance"), ("gae_lambda", "value variance"), (
+        "clip_coef", "clipfrac"
+    ):  # fmt: skip
+        one_scale = len({flags[flag] for _, flags in runs.values()}) == 1
+        counts_another_thing = not one_scale and any(word in metric for word in words.split())
+        hint = f"{metric} is of something else in each arm: {flag} is a part of what it measures"
+        assert not counts_another_thing, hint
     for name, (script, flags) in runs.items():
         aux = metric.startswith("losses/aux/")
         logs_aux = script == "ppg_procgen.py" and flags["e_aux"]
