@@ -227,8 +227,8 @@ def faulty_script(fault):
     return module
 
 
-def run(name):
-    """All scalars of a run with a fault: {tag: [(step, value), ...]}."""
+def run(name, **changes):
+    """All scalars of a run with a fault, and with other flags: {tag: [(step, value), ...]}."""
     fault = FAULTS[name]
     flags = {key: value for key, value in fault.items() if key.isidentifier()}
     module = faulty_script({key: value for key, value in fault.items() if key not in flags})
@@ -239,7 +239,7 @@ def run(name):
         os.chdir(folder)
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            module.train(module.Args(**FLAGS | flags))
+            module.train(module.Args(**FLAGS | flags | changes))
         return scalars(Path(folder))
 
 

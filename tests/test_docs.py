@@ -250,13 +250,15 @@ def test_faults_show_the_signs_that_the_exercise_names(generate, measure):
 
 @pytest.mark.slow
 def test_drawn_curves_are_those_of_the_faults(generate, measure):
-    """The first values of what the pages draw; later ones differ from machine to machine."""
+    """Of each, the first iteration, run again; later ones differ from machine to machine."""
     drawn = generate.figures.broken_runs()
-    for name in measure.FAULTS:
-        for tag, points in measure.run(name).items():
+    assert drawn.keys() == measure.FAULTS.keys()
+    for name in drawn:
+        run = measure.run(name, total_timesteps=measure.FLAGS["total_timesteps"] // 14)
+        for tag, points in run.items():
             if tag in drawn[name]:
                 first = drawn[name][tag][1][0]
-                assert points[0][1] == pytest.approx(first, rel=0.05, abs=1e-3), (name, tag)
+                assert points[0][1] == pytest.approx(first, rel=0.05, abs=2e-3), (name, tag)
 
 
 # ------------------------------------------------------------- Commands, names and addresses
