@@ -308,8 +308,10 @@ def check_args(args):
         not args.exp_name.strip()
         or not args.exp_name.isprintable()
         or set(args.exp_name) & set("/\\")
+        or len(args.exp_name.encode()) > 200
     ):
-        raise UsageError(f"--exp-name {args.exp_name!r}: must be the name of a directory, no path")
+        what = "the name of a directory, no path, of at most 200 bytes"
+        raise UsageError(f"--exp-name {args.exp_name!r}: must be {what}")
     if args.track and not find_spec("wandb"):
         raise UsageError("--track: needs Weights & Biases, which `pip install wandb` installs")
     compiler = "a C++ compiler"

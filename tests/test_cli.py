@@ -285,6 +285,7 @@ def test_extreme_values_are_refused(module):
         "--clip-coef 1e300",
     ]
     words += ["--learning-rate 1e300", "--num-steps 1e400", "--exp-name a\nb", "--exp-name \udcff"]
+    words += [f"--exp-name {'x' * 201}"]
     for flag, value in (word.split(" ", 1) for word in words):
         with pytest.raises(module.UsageError) as refused:
             module.parse_args([f"{flag}={value}"])
