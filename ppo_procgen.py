@@ -1281,13 +1281,14 @@ def main():
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 128 + 13
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOENT):
+        full = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
+        if error.errno not in (*full, errno.EROFS, errno.EACCES, errno.ENOENT):
             raise  # not about the disk or a directory that is gone
         status, line = 1, f"stopped, cannot write: {error}; the last checkpoint, if any, is kept"
         everyone = True
     except (MemoryError, RuntimeError) as error:
         out_of_memory = isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError))
-        if not out_of_memory and "can't allocate memory" not in str(error):
+        if not out_of_memory and not re.search("can(no|')t allocate memory", str(error), re.I):
             raise
         status, line = 1, "out of memory: lower --micro-batch-size or --num-envs"
         everyone = True

@@ -449,6 +449,8 @@ def test_second_signal_ends_a_run_at_once(module, tmp_path):
         (OSError(28, "No space left on device", "x.new"), 1, "No space left on device: 'x.new'"),
         (torch.cuda.OutOfMemoryError("CUDA out of memory"), 1, "--micro-batch-size"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 1, "--micro-batch-size"),
+        (RuntimeError("unable to mmap: Cannot allocate memory (12)"), 1, "--micro-batch-size"),
+        (OSError(27, "File too large"), 1, "File too large"),
         (MemoryError(), 1, "--micro-batch-size"),
         (BrokenPipeError(32, "Broken pipe"), 141, ""),
     ],
